@@ -1,0 +1,1 @@
+"""Released answers: replay by plan digest, panels."""

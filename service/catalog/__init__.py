@@ -1,0 +1,1 @@
+"""What admins declared: datasets, tables, people's keys."""

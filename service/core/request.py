@@ -1,0 +1,49 @@
+"""A request after the wire: amounts exact, names still unresolved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+from service.core.plan import Loss
+
+Role = Literal["admin", "analyst", "viewer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks. `prefix` is the public part of the key and names the analyst's quota account."""
+
+    prefix: str
+    name: str
+    role: Role
+    datasets: frozenset[str]  # what the key may read; admins read all
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBounds:
+    """Bounds as the request gives them; None takes the dataset's default.
+
+    `columns`: "table.column" to (low, high), or None to have them found privately.
+    `unit_sum`: "table.column" to a cap, or None to have it found privately.
+    """
+
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+    columns: Mapping[str, tuple[Fraction, Fraction] | None] = field(default_factory=dict)
+    unit_sum: Mapping[str, Fraction | None] = field(default_factory=dict)
+    clip: Literal["l1", "l2"] | None = None
+    slots: Literal["pairs", "rows"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to one dataset. `loss` None: the dataset's default."""
+
+    dataset: str
+    sql: str
+    loss: Loss | None = None
+    bounds: AskedBounds = field(default_factory=AskedBounds)
+    min_units: int | None = None
+    dialect: str = "duckdb"
+    fresh: bool = False

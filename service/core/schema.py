@@ -1,0 +1,134 @@
+"""What an admin declared: the only thing about the data that planning and pricing may read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from fractions import Fraction
+
+# A literal value that may be a group key or a member of a declared domain.
+Scalar = str | int | bool | float | date | datetime | None
+
+NAME_PATTERN = r"[a-z][a-z0-9_]{0,62}"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """BOOLEAN, BIGINT, DOUBLE, DECIMAL(precision, scale), VARCHAR, DATE or TIMESTAMP.
+
+    Narrower integers are declared BIGINT, FLOAT is DOUBLE: a prepared column has one of these seven.
+    """
+
+    name: str
+    precision: int | None = None
+    scale: int | None = None
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.name in ("BIGINT", "DOUBLE", "DECIMAL")
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
+
+
+BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE, TIMESTAMP = (
+    SqlType(name) for name in ("BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One declared column.
+
+    `low`, `high` and `step` are the declared outer range and grid of a numeric column, in its own
+    unit (dates: days since 1970-01-01; timestamps: microseconds). A numeric column without bounds can
+    be grouped and filtered by, not summed. The prepared table holds the raw value under `name` and,
+    for a column with bounds, its clamped integer code under `name` + "#" (see code_name).
+    """
+
+    name: str
+    type: SqlType
+    low: Fraction | None = None
+    high: Fraction | None = None
+    step: Fraction | None = None
+    domain: tuple[Scalar, ...] | None = None
+    unique: bool = False
+    source_name: str | None = None  # the column's name in the file, where it differs
+
+    @property
+    def low_code(self) -> int:
+        assert self.low is not None
+        assert self.step is not None
+        return round(self.low / self.step)
+
+    @property
+    def high_code(self) -> int:
+        assert self.high is not None
+        assert self.step is not None
+        return round(self.high / self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitColumn:
+    """The table names its unit directly."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitVia:
+    """The table reaches its unit through a declared foreign key: column -> table.key."""
+
+    column: str
+    table: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A declared table. `unit` is None exactly for public tables.
+
+    Prepared private tables have the hidden column UNIT_COLUMN: the dense integer code of the unit,
+    resolved through all foreign keys when the table was prepared; it is never NULL.
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+    unit: UnitColumn | UnitVia | None
+    expected_rows: int | None = None
+    max_rows_per_unit: int | None = None
+
+    @property
+    def private(self) -> bool:
+        return self.unit is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a request gets when it does not say."""
+
+    epsilon: int | None = None  # pico
+    delta: int | None = None  # atto, for selecting undeclared keys
+    rows_per_unit: int = 20
+    groups_per_unit: int = 5
+    min_units: int = 1
+    expected_groups: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One dataset as declared: tables that share one unit and one budget."""
+
+    dataset: str
+    unit: str  # what a unit is called in words: "customer"
+    tables: Mapping[str, Table]
+    data_version: int = 0
+    defaults: Defaults = field(default_factory=Defaults)
+    epsilon_per_query_max: int | None = None  # pico
+
+
+UNIT_COLUMN = "#unit"
+
+
+def code_name(column: str) -> str:
+    """Where the prepared table keeps a column's clamped integer code. '#' can not occur in a declared name."""
+    return f"{column}#"

@@ -1,0 +1,1 @@
+"""Engines that hold private data, and the scratch engine that never does."""

@@ -1,0 +1,1 @@
+"""The privacy-budget ledger: grant, reserve, settle, verify, recover."""

@@ -1,0 +1,1 @@
+"""Price and release; knows no SQL and no database."""

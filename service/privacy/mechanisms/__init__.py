@@ -1,0 +1,1 @@
+"""Mechanisms, each with its argument beside it."""

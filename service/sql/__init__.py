@@ -1,0 +1,1 @@
+"""Text to plan to engine SQL; pure, no I/O."""

@@ -1,0 +1,1 @@
+"""The one database of ledger, catalog and answers: engine, writer, shared metadata."""
