@@ -20,4 +20,45 @@ answer = sa.Table(
     sa.Index("answer_by_principal", "principal", "asked_at"),
 )
 
-re
+release = sa.Table(
+    "release",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("query_id", sa.String(40), nullable=False),
+    sa.Column("core", sa.Integer, nullable=False),
+    sa.Column("dataset", sa.String(63), nullable=False),
+    sa.Column("data_version", sa.BigInteger, nullable=False),
+    sa.Column("frame", sa.String(64), nullable=False),  # digest of rows and keys, without measures
+    sa.Column("content", sa.LargeBinary, nullable=False),
+    sa.Index("release_by_frame", "dataset", "data_version", "frame"),
+)
+
+panel = sa.Table(
+    "panel",
+    metadata,
+    sa.Column("name", sa.String(63), primary_key=True),
+    sa.Column("dataset", sa.String(63), nullable=False),
+    sa.Column("owner", sa.String(40), nullable=False),
+    sa.Column("request", sa.Text, nullable=False),  # the wire body of the query, as JSON
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("chart", sa.Text, nullable=False),
+    sa.Column("refresh_seconds", sa.BigInteger, nullable=True),
+    sa.Column("budget_pico", sa.BigInteger, nullable=False),  # of the dataset's share
+    sa.Column("spent_pico", sa.BigInteger, nullable=False),
+    sa.Column("next_refresh_at", sa.String(32), nullable=True),
+    sa.Column("query_id", sa.String(40), nullable=True),  # the last good answer
+    sa.Column("refreshed_at", sa.String(32), nullable=True),
+    sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("state_detail", sa.Text, nullable=False),
+)
+
+panel_refresh = sa.Table(
+    "panel_refresh",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("panel", sa.String(63), nullable=False),
+    sa.Column("query_id", sa.String(40), nullable=False),
+    sa.Column("refreshed_at", sa.String(32), nullable=False),
+    sa.Column("share_pico", sa.BigInteger, nullable=False),
+    sa.Index("panel_refresh_by_panel", "panel", "id"),
+)
