@@ -1,0 +1,69 @@
+"""Every form of an answer holds the same released values."""
+
+import csv
+import io
+import json
+
+import pyarrow as pa
+import pytest
+
+from service.api.formats import ARROW, CSV, JSON, choose, flat, to_arrow, to_csv
+
+ANSWER = json.dumps(
+    {
+        "columns": [
+            {"name": "country", "type": "VARCHAR", "role": "key"},
+            {"name": "day", "type": "DATE", "role": "key"},
+            {"name": "n", "type": "BIGINT", "role": "value"},
+            {"name": "mean", "type": "DOUBLE", "role": "value"},
+        ],
+        "rows": [["=cmd()", "2024-02-29", -5, 1.5], [None, None, 7, None]],
+        "low_95": [[None, None, -10.5, 1.25], [None, None, 2, None]],
+        "high_95": [[None, None, 0.5, 1.75], [None, None, 12, None]],
+    }
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        (None, JSON),
+        ("*/*", JSON),
+        ("text/csv", CSV),
+        ("text/*;q=0.5, application/vnd.apache.arrow.stream", ARROW),
+        ("text/html, application/json;q=0.9, */*;q=0.1", JSON),
+        ("image/png", None),
+        ("text/csv;q=0", None),
+        ("text/csv;q=nonsense", None),
+    ],
+)
+def test_the_accept_header_chooses_the_form(accept: str | None, chosen: str | None) -> None:
+    assert choose(accept) == chosen
+
+
+def test_flat_rows_carry_their_intervals() -> None:
+    first = json.loads(flat(ANSWER))[0]
+    assert first == {
+        "country": "=cmd()", "day": "2024-02-29", "n": -5, "n_low_95": -10.5, "n_high_95": 0.5,
+        "mean": 1.5, "mean_low_95": 1.25, "mean_high_95": 1.75,
+    }  # fmt: skip
+
+
+def test_csv_disarms_formulas_but_keeps_negative_numbers() -> None:
+    rows = list(csv.reader(io.StringIO(to_csv(ANSWER).decode())))
+    assert rows[1][0] == "'=cmd()"
+    assert rows[1][2] == "-5"
+    assert rows[2][0] == ""
+
+
+def test_csv_of_no_rows_still_has_its_header() -> None:
+    empty = json.dumps({**json.loads(ANSWER), "rows": [], "low_95": [], "high_95": []}).encode()
+    assert to_csv(empty).decode().startswith("country,day,n,n_low_95,n_high_95,mean")
+
+
+def test_arrow_is_typed_by_the_answer() -> None:
+    table = pa.ipc.open_stream(to_arrow(ANSWER)).read_all()
+    assert table.schema.field("day").type == pa.date32()
+    assert table.schema.field("n").type == pa.int64()
+    assert table.column("n").to_pylist() == [-5, 7]
+    assert table.column("mean_low_95").to_pylist() == [1.25, None]
