@@ -1,1 +1,1 @@
-"""What admins declared: datasets, tables, people's keys."""
+"""What admins declare: datasets, tables, keys, and the log of their acts."""

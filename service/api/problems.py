@@ -1,0 +1,103 @@
+"""Every error leaves as RFC 9457 problem+json, and none echoes what was sent or what an engine said."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from service.api.exact import Malformed
+from service.core.errors import AnswerFailed, RateLimited, RequestMalformed, ServiceError, TooBusy
+
+MEDIA_TYPE = "application/problem+json"
+ERRORS_SHOWN = 10
+QUERY_ROUTES = ("/v1/queries", "/v1/panels")  # where a bug may come after the charge
+HTTP_CODES = {
+    400: ("request-malformed", "The request does not fit the contract", "the request could not be read"),
+    404: ("not-found", "Nothing here", "there is nothing at this address"),
+    405: ("method-not-allowed", "This address does not take that method", "see the Allow header for what it takes"),
+}
+log = logging.getLogger("halftone")
+
+
+def problem(code: str, *, title: str, status: int, detail: str, extra: Mapping[str, Any] | None = None) -> Response:
+    body = {"type": f"urn:halftone:problem:{code}", "title": title, "status": status, "detail": detail, "code": code}
+    body |= {"budget_spent": False} | dict(extra or {})
+    return Response(json.dumps(body, allow_nan=False), status_code=status, media_type=MEDIA_TYPE)
+
+
+def service_problem(error: ServiceError) -> Response:
+    extra = {**error.extra, "budget_spent": error.budget_spent}
+    response = problem(error.code, title=error.title, status=error.status, detail=error.detail, extra=extra)
+    if isinstance(error, RateLimited | TooBusy):
+        response.headers["Retry-After"] = str(error.extra.get("retry_after_s", 1))
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="halftone"'
+    return response
+
+
+def where(location: tuple[Any, ...]) -> str:
+    """A field's path in words; only names from the contract and short ones: a caller's text may be anything."""
+    parts = [str(part) for part in location if isinstance(part, int) or str(part).isidentifier()]
+    return ".".join(part[:64] for part in parts)
+
+
+def validation_problem(error: RequestValidationError) -> Response:
+    """What did not fit, by place and rule; the input itself is never repeated."""
+    shown = []
+    for item in error.errors()[:ERRORS_SHOWN]:
+        given = item.get("input")
+        if isinstance(given, Malformed):
+            return service_problem(RequestMalformed(given.why))
+        if isinstance(given, bytes):
+            return service_problem(RequestMalformed("send JSON, with the header Content-Type: application/json"))
+        message = str(item.get("msg", "does not fit")).removeprefix("Value error, ")[:200]
+        if item.get("type") == "string_pattern_mismatch":
+            message = "has characters that are not allowed here"
+        shown.append({"where": where(tuple(item.get("loc", ()))), "message": message})
+    first = shown[0] if shown else {"where": "body", "message": "does not fit"}
+    detail = f"{first['where']}: {first['message']}"
+    kind = RequestMalformed
+    return problem(kind.code, title=kind.title, status=kind.status, detail=detail, extra={"errors": shown})
+
+
+def install(app: FastAPI) -> None:
+    """One shape for all failures, whoever raised them."""
+
+    @app.exception_handler(ServiceError)
+    async def _service(request: Request, error: ServiceError) -> Response:
+        request.state.problem_code = error.code
+        return service_problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _validation(request: Request, error: RequestValidationError) -> Response:
+        request.state.problem_code = RequestMalformed.code
+        return validation_problem(error)
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        code, title, detail = HTTP_CODES.get(error.status_code, HTTP_CODES[400])
+        request.state.problem_code = code
+        response = problem(code, title=title, status=error.status_code, detail=detail)
+        response.headers.update(error.headers or {})
+        return response
+
+
+def unexpected(path: str, request_id: str, error: BaseException) -> Response:
+    """A bug. Logged by type and place, without its message: a message may hold a value."""
+    trace = error.__traceback__
+    places = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    log.error("bug", extra={"request_id": request_id, "kind": type(error).__name__, "places": places[-8:]})
+    if path.startswith(QUERY_ROUTES):
+        return service_problem(AnswerFailed("the query could not be completed; treat its cost as spent"))
+    return problem(
+        "internal-error", title="Something broke here", status=500, detail="the operator's log has it under the request id"
+    )

@@ -1,0 +1,265 @@
+"""Declarations in the store: what planning may read, and what an admin may change.
+
+Invariant C2: planning sees a table only as the declaration of the version that is prepared and
+serving. A new declaration waits until its import is done, and both change in one transaction.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.catalog.audit import Act, append, broken_at, now_ms, read
+from service.catalog.codec import dump_table, load_table
+from service.catalog.declare import DatasetDeclaration, TableDeclaration
+from service.catalog.keys import may_read
+from service.catalog.tables import dataset, imports, table
+from service.core.amounts import parse_delta, parse_epsilon
+from service.core.errors import CatalogRefused, DatasetUnknown, NotFound
+from service.core.ids import new_id
+from service.core.request import Principal
+from service.core.schema import Defaults, Schema, Table
+from service.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Ceiling and first grant of a dataset, in pico and atto; what its account is opened with."""
+
+    epsilon_ceiling: int
+    delta_ceiling: int
+    epsilon: int
+    delta: int
+    keys_declared: bool
+
+
+def promise_of(declared: DatasetDeclaration) -> Promise:
+    """The exact amounts of a declaration; a grant above its ceiling is refused."""
+    epsilon, delta = parse_epsilon(declared.epsilon), zero_or_delta(declared.delta)
+    ceiling = declared.ceiling
+    highest = parse_epsilon(ceiling.epsilon, "ceiling.epsilon") if ceiling else epsilon
+    highest_delta = zero_or_delta(ceiling.delta, "ceiling.delta") if ceiling else delta
+    if epsilon > highest or delta > highest_delta:
+        raise CatalogRefused(
+            "the budget is above its ceiling",
+            {"remedy": "lower epsilon and delta, or raise the ceiling: it is the promise"},
+        )
+    return Promise(highest, highest_delta, epsilon, delta, declared.keys_declared)
+
+
+def zero_or_delta(text: object, name: str = "delta") -> int:
+    """Delta, where zero is allowed: a dataset of pure epsilon has none."""
+    try:
+        is_zero = not isinstance(text, bool) and float(str(text)) == 0
+    except ValueError:
+        is_zero = False
+    return 0 if is_zero else parse_delta(text, name)
+
+
+def defaults_of(declared: DatasetDeclaration) -> Defaults:
+    given = declared.defaults
+    return Defaults(
+        epsilon=None if given.epsilon is None else parse_epsilon(given.epsilon, "defaults.epsilon"),
+        delta=None if given.delta is None else parse_delta(given.delta, "defaults.delta"),
+        rows_per_unit=given.rows_per_unit,
+        groups_per_unit=given.groups_per_unit,
+        min_units=given.min_units,
+        expected_groups=given.expected_groups,
+    )
+
+
+def canonical(declared: DatasetDeclaration | TableDeclaration) -> str:
+    """One text for one declaration: what is stored, and what a diff compares."""
+    return json.dumps(declared.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+
+
+class Catalog:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # --- Reading ---
+
+    def datasets(self, principal: Principal | None = None) -> list[str]:
+        """Names of live datasets that the principal may read (None: all)."""
+        with self._store.read() as connection:
+            rows = connection.execute(
+                sa.select(dataset.c.name).where(dataset.c.deleted_ms.is_(None)).order_by(dataset.c.name)
+            ).scalars()
+            return [name for name in rows if principal is None or may_read(principal, name)]
+
+    def schema(self, name: str, principal: Principal | None = None) -> Schema:
+        """The dataset as declared and serving. Absent and not yours are the same answer."""
+        declared, data_version = self._dataset(name, principal)
+        with self._store.read() as connection:
+            served = connection.execute(
+                sa.select(table.c.serving)
+                .where(table.c.dataset == name, table.c.deleted_ms.is_(None), table.c.serving.is_not(None))
+                .order_by(table.c.name)
+            ).scalars()
+            tables = [load_table(text) for text in served]
+        most = declared.epsilon_per_query_max
+        return Schema(
+            name,
+            declared.unit,
+            {each.name: each for each in tables},
+            data_version=data_version,
+            defaults=defaults_of(declared),
+            epsilon_per_query_max=None if most is None else parse_epsilon(most, "epsilon_per_query_max"),
+        )
+
+    def declaration(self, name: str, principal: Principal | None = None) -> DatasetDeclaration:
+        return self._dataset(name, principal)[0]
+
+    def table_declarations(self, name: str) -> dict[str, TableDeclaration]:
+        """What was last asked for, per live table."""
+        with self._store.read() as connection:
+            rows = connection.execute(
+                sa.select(table.c.name, table.c.declaration)
+                .where(table.c.dataset == name, table.c.deleted_ms.is_(None))
+                .order_by(table.c.name)
+            ).all()
+        return {row.name: TableDeclaration.model_validate_json(row.declaration) for row in rows}
+
+    def _dataset(self, name: str, principal: Principal | None) -> tuple[DatasetDeclaration, int]:
+        with self._store.read() as connection:
+            row = connection.execute(
+                sa.select(dataset).where(dataset.c.name == name, dataset.c.deleted_ms.is_(None))
+            ).first()
+        if row is None or (principal is not None and not may_read(principal, name)):
+            raise DatasetUnknown("there is no such dataset, or this key may not read it")
+        return DatasetDeclaration.model_validate_json(row.declaration), int(row.data_version)
+
+    def others_with(self, origin: str, name: str) -> list[str]:
+        """Other datasets whose private tables come from the same source: the same people, twice."""
+        with self._store.read() as connection:
+            rows = connection.execute(
+                sa.select(table.c.dataset, table.c.serving).where(table.c.origin == origin, table.c.dataset != name)
+            ).all()
+        return sorted({row.dataset for row in rows if row.serving and load_table(row.serving).private})
+
+    # --- Changing ---
+
+    def put_dataset(self, name: str, declared: DatasetDeclaration, *, actor: str) -> bool:
+        """Declare, or declare again; True when it is new. Deleted ones come back with their old budget."""
+        promise_of(declared), defaults_of(declared)
+
+        def work(tx: sa.Connection) -> bool:
+            row = tx.execute(sa.select(dataset).where(dataset.c.name == name)).first()
+            text = canonical(declared)
+            if row is None:
+                tx.execute(dataset.insert().values(name=name, declaration=text, data_version=0, created_ms=now_ms()))
+            elif row.declaration == text and row.deleted_ms is None:
+                return False
+            else:
+                tx.execute(dataset.update().where(dataset.c.name == name).values(declaration=text, deleted_ms=None))
+            before = None if row is None else json.loads(row.declaration)
+            append(tx, Act(actor, "dataset.put", name, {"before": before, "after": json.loads(text)}))
+            return row is None
+
+        return self._store.write(work)
+
+    def delete_dataset(self, name: str, *, actor: str, reason: str) -> None:
+        self._dataset(name, None)
+
+        def work(tx: sa.Connection) -> None:
+            tx.execute(dataset.update().where(dataset.c.name == name).values(deleted_ms=now_ms()))
+            append(tx, Act(actor, "dataset.delete", name, {}, reason))
+
+        self._store.write(work)
+
+    def delete_table(self, name: str, table_name: str, *, actor: str, reason: str) -> None:
+        if table_name not in self.table_declarations(name):
+            raise NotFound("there is no such table")
+
+        def work(tx: sa.Connection) -> None:
+            mine = (table.c.dataset == name) & (table.c.name == table_name)
+            tx.execute(table.update().where(mine).values(deleted_ms=now_ms(), serving=None))
+            _bump(tx, name)
+            append(tx, Act(actor, "table.delete", f"{name}.{table_name}", {}, reason))
+
+        self._store.write(work)
+
+    def begin_import(self, name: str, table_name: str, declared: TableDeclaration, *, actor: str) -> str:
+        """Note what is wanted and that its import runs; the old version keeps serving."""
+        import_id = new_id("i")
+
+        def work(tx: sa.Connection) -> None:
+            mine = (table.c.dataset == name) & (table.c.name == table_name)
+            row = tx.execute(sa.select(table).where(mine)).first()
+            text = canonical(declared)
+            if row is None:
+                tx.execute(table.insert().values(dataset=name, name=table_name, declaration=text))
+            else:
+                tx.execute(table.update().where(mine).values(declaration=text, deleted_ms=None))
+            tx.execute(imports.insert().values(
+                id=import_id, dataset=name, table=table_name, state="running", percent=0, detail="",
+                started_ms=now_ms(),
+            ))  # fmt: skip
+            before = None if row is None else json.loads(row.declaration)
+            change = {"before": before, "after": json.loads(text), "import": import_id}
+            append(tx, Act(actor, "table.put", f"{name}.{table_name}", change))
+
+        self._store.write(work)
+        return import_id
+
+    def note_progress(self, import_id: str, percent: int) -> None:
+        running = (imports.c.id == import_id) & (imports.c.state == "running")
+        self._store.write(lambda tx: tx.execute(imports.update().where(running).values(percent=percent)))
+
+    def finish_import(self, import_id: str, built: Table, *, origin: str, detail: str) -> int:
+        """Serve the prepared table from now on; the new data version."""
+
+        def work(tx: sa.Connection) -> int:
+            row = tx.execute(sa.select(imports).where(imports.c.id == import_id)).one()
+            mine = (table.c.dataset == row.dataset) & (table.c.name == row.table)
+            tx.execute(table.update().where(mine).values(serving=dump_table(built), origin=origin))
+            tx.execute(_ended(import_id, "done", detail))
+            return _bump(tx, row.dataset)
+
+        return self._store.write(work)
+
+    def fail_import(self, import_id: str, detail: str) -> None:
+        self._store.write(lambda tx: tx.execute(_ended(import_id, "failed", detail)))
+
+    def fail_unfinished_imports(self) -> None:
+        """At start-up: whatever ran when the process ended did not finish."""
+        values = {
+            "state": "failed",
+            "detail": "the service stopped in mid-import; start it again",
+            "finished_ms": now_ms(),
+        }
+        self._store.write(lambda tx: tx.execute(imports.update().where(imports.c.state == "running").values(**values)))
+
+    def find_import(self, import_id: str) -> dict[str, Any]:
+        with self._store.read() as connection:
+            row = connection.execute(sa.select(imports).where(imports.c.id == import_id)).mappings().first()
+        if row is None:
+            raise NotFound("there is no such import")
+        return dict(row)
+
+    # --- The log of admin acts ---
+
+    def record(self, act: Act) -> None:
+        self._store.write(lambda tx: append(tx, act))
+
+    def acts(self, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        with self._store.read() as connection:
+            return read(connection, after=after, limit=limit)
+
+    def acts_broken_at(self) -> int | None:
+        with self._store.read() as connection:
+            return broken_at(connection)
+
+
+def _ended(import_id: str, state: str, detail: str) -> sa.Update:
+    values = {"state": state, "detail": detail, "finished_ms": now_ms()}
+    if state == "done":
+        values["percent"] = 100
+    return imports.update().where(imports.c.id == import_id).values(**values)
+
+
+def _bump(tx: sa.Connection, name: str) -> int:
+    raised = dataset.c.data_version + 1
+    tx.execute(dataset.update().where(dataset.c.name == name).values(data_version=raised))
+    return int(tx.execute(sa.select(dataset.c.data_version).where(dataset.c.name == name)).scalar_one())
