@@ -64,6 +64,17 @@ class GaussianSelectionEvent:
     delta: Fraction
 
 
+@dataclass(frozen=True, slots=True)
+class LaplaceSelectionEvent:
+    """Discrete Laplace counts with a threshold that a lone unit passes with probability at most `delta`;
+    one unit moves at most `coordinates` of them, each by at most `each`."""
+
+    coordinates: int
+    each: Fraction
+    scale: Fraction
+    delta: Fraction
+
+
 Event = (
     LaplaceEvent
     | LaplaceUnitsEvent
@@ -72,4 +83,5 @@ Event = (
     | ExponentialEvent
     | SelectionEvent
     | GaussianSelectionEvent
+    | LaplaceSelectionEvent
 )
