@@ -1,6 +1,6 @@
 """Panels: named queries that dashboards poll. One charge per refresh, none per poll.
 
-A panel has a budget line in the unit it pays in (epsilon, rho or share). Invariant N1: the sum of what
+A panel has a budget line in the unit it pays in (epsilon, rho or share). Invariant R2: the sum of what
 its refreshes cost never exceeds the line; the line is tested and raised in one UPDATE before a refresh
 is submitted, so two service processes can not both spend the last of it.
 """

@@ -1,0 +1,106 @@
+"""Panels as tables of a PostgreSQL schema, for BI tools with their stock connector.
+
+Each panel has one table: its columns, an interval beside each value, released_at. Everything in it was
+released already, so a reader who refreshes a thousand times spends nothing; the reading role has SELECT
+on this schema and nothing else.
+"""
+
+import json
+import re
+from typing import Any
+
+import sqlalchemy as sa
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+TYPES: dict[str, type[sa.types.TypeEngine[Any]]] = {
+    "BOOLEAN": sa.Boolean,
+    "BIGINT": sa.BigInteger,
+    "INTEGER": sa.BigInteger,
+    "DOUBLE": sa.Double,
+    "DECIMAL": sa.Double,
+    "DATE": sa.Date,
+    "TIMESTAMP": sa.DateTime,
+}
+RELEASED_AT = "released_at"
+
+
+class Publisher:
+    """Writes panels to `schema` and lets `reader` (a role that an admin made) read them."""
+
+    def __init__(self, url: str, *, schema: str, reader: str | None) -> None:
+        assert NAME.fullmatch(schema) and (reader is None or NAME.fullmatch(reader))
+        self._engine = sa.create_engine(url, pool_size=1)
+        self._schema = schema
+        self._reader = reader
+
+    def publish(self, panel: str, body: bytes, released_at: str) -> None:
+        """Append one refresh; a panel whose columns changed starts its table anew. All or nothing."""
+        assert NAME.fullmatch(panel)
+        answer = json.loads(body)
+        table = self._table(panel, answer["columns"])
+        with self._engine.begin() as tx:
+            self._ready(tx, table)
+            tx.execute(table.delete().where(table.c[RELEASED_AT] == released_at))
+            rows = _rows(table, answer, released_at)
+            if rows:
+                tx.execute(table.insert(), rows)
+
+    def withdraw(self, panel: str) -> None:
+        """Remove a deleted panel's table."""
+        assert NAME.fullmatch(panel)
+        with self._engine.begin() as tx:
+            tx.execute(sa.schema.DropTable(sa.Table(panel, sa.MetaData(), schema=self._schema), if_exists=True))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _table(self, panel: str, columns: list[dict[str, Any]]) -> sa.Table:
+        """Column names are the analyst's: SQLAlchemy quotes them, and doubles get a number."""
+        made = [sa.Column(RELEASED_AT, sa.DateTime(timezone=True), nullable=False)]
+        taken = {RELEASED_AT}
+        for column in columns:
+            kind = TYPES.get((column["type"] or "VARCHAR").split("(")[0], sa.Text)
+            sides = ("", "_low", "_high") if column["role"] == "value" else ("",)
+            for side in sides:
+                made.append(
+                    sa.Column(_free_name(f"{column['name'][:50]}{side}", taken), kind if side == "" else _side(kind))
+                )
+        return sa.Table(panel, sa.MetaData(), *made, schema=self._schema)
+
+    def _ready(self, tx: sa.Connection, table: sa.Table) -> None:
+        tx.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
+        inspector = sa.inspect(tx)
+        if inspector.has_table(table.name, schema=self._schema):
+            present = [column["name"] for column in inspector.get_columns(table.name, schema=self._schema)]
+            if present == [column.name for column in table.columns]:
+                return
+            tx.execute(sa.schema.DropTable(table))
+        tx.execute(sa.schema.CreateTable(table))
+        if self._reader is not None:
+            quote = tx.dialect.identifier_preparer.quote
+            tx.exec_driver_sql(f"GRANT USAGE ON SCHEMA {quote(self._schema)} TO {quote(self._reader)}")
+            tx.exec_driver_sql(f"GRANT SELECT ON {quote(self._schema)}.{quote(table.name)} TO {quote(self._reader)}")
+
+
+def _side(kind: type[sa.types.TypeEngine[Any]]) -> type[sa.types.TypeEngine[Any]]:
+    return kind if kind in (sa.Date, sa.DateTime) else sa.Double
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    taken.add(free)
+    return free
+
+
+def _rows(table: sa.Table, answer: dict[str, Any], released_at: str) -> list[dict[str, Any]]:
+    names = [column.name for column in table.columns]
+    rows = []
+    for cells, low, high in zip(answer["rows"], answer["low_95"], answer["high_95"], strict=True):
+        values: list[Any] = [released_at]
+        for column, cell, bottom, top in zip(answer["columns"], cells, low, high, strict=True):
+            values += [cell, bottom, top] if column["role"] == "value" else [cell]
+        rows.append(dict(zip(names, values, strict=True)))
+    return rows
