@@ -1,0 +1,42 @@
+"""An analyst's own charges. Times of reserving only: times of settling would tell how long a query
+ran, which the time ladder hides."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.core.amounts import Cost
+from service.ledger.tables import entry
+
+PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One charge as its analyst may see it."""
+
+    entry: int
+    at: str
+    dataset: str
+    query_id: str
+    cost: Cost
+    share: int
+    receipt: Mapping[str, Any] | None
+
+
+def history(tx: sa.Connection, principal: str, *, dataset: str | None, before: int | None) -> list[Past]:
+    chosen = sa.select(entry).where(entry.c.who == principal, entry.c.kind == "reserve")
+    if dataset is not None:
+        chosen = chosen.where(entry.c.dataset == dataset)
+    if before is not None:
+        chosen = chosen.where(entry.c.number < before)
+    return [_past(row) for row in tx.execute(chosen.order_by(entry.c.number.desc()).limit(PAGE))]
+
+
+def _past(row: Any) -> Past:
+    body = json.loads(row.body)
+    cost = Cost(tuple(int(amount) for amount in body["orders"]), int(body["delta"]))
+    return Past(row.number, row.at, row.dataset, row.query_id, cost, int(body["share"]), body["receipt"])

@@ -1,0 +1,256 @@
+"""Reserve before data is read, settle after: the two commits of every query.
+
+Invariant L4: a charge is durable before the engine sees the query, and is never taken back. Between
+the two commits the query has a *hold*, which counts as spent. A hold whose process died is settled as
+failed and never run again: a second run would be a second draw.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from service.core.amounts import CLOSED, Cost, show_atto, show_pico
+from service.core.errors import AnswerFailed, BudgetExhausted, DatasetPaused, DatasetUnknown, IdempotencyKeyReused
+from service.ledger.accounts import dataset_account, new_quota, quota_account, read_balance, read_quota
+from service.ledger.journal import Journal
+from service.ledger.rolling import roll_window
+from service.ledger.tables import ORDERS, UNLIMITED, account, head, hold
+from service.store.clock import utc_now
+from service.store.prepared import Prepared
+
+Outcome = Literal["answered", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A query about to run: who asks, what it costs, and what its receipt will say.
+
+    `share` is the cost as a part of the dataset's budget (pico), charged to the analyst's quota.
+    `receipt` holds released facts only (mechanisms, bounds, events): admins can export it.
+    """
+
+    query_id: str
+    dataset: str
+    principal: str  # the prefix of the analyst's key
+    request_hash: str
+    cost: Cost
+    share: int
+    key: str | None = None  # the Idempotency-Key
+    receipt: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What became of a request that was sent under an Idempotency-Key."""
+
+    state: Literal["held", "answered", "failed"]
+    query_id: str
+    request_hash: str
+
+
+class AttemptExists(Exception):
+    """The same request under the same key was reserved first; not an error that a caller sees."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        super().__init__(attempt.query_id)
+        self.attempt = attempt
+
+
+_BOUND = [sa.bindparam(f"cost_{i}", type_=sa.BigInteger) for i in range(ORDERS)]
+_DELTA = sa.bindparam("cost_delta", type_=sa.BigInteger)
+_CLOSED: sa.ColumnElement[int] = sa.literal_column(str(CLOSED), sa.BigInteger)
+
+OPENING = Prepared(
+    sa.select(
+        head.c.number,
+        head.c.hash,
+        utc_now().label("at"),
+        *(account.c[name] for name in ("orders", "window_kind", "window_id")),
+    )
+    .select_from(head.join(account, account.c.id == sa.bindparam("account_id", type_=sa.Text)))
+    .with_for_update(of=[head, account])
+)
+
+# Test and change in one statement. Written as `spent <= limit - cost`, which can not overflow: both
+# limit and cost are at most 2**62. A sum that would pass CLOSED stays there.
+CHARGE = Prepared(
+    account.update()
+    .where(
+        account.c.id == sa.bindparam("account_id", type_=sa.Text),
+        account.c.paused == sa.text("0"),
+        account.c.failures < account.c.failures_allowed,
+        account.c.delta_spent <= account.c.delta_limit - _DELTA,
+        sa.or_(*(account.c[f"spent_{i}"] <= account.c[f"limit_{i}"] - _BOUND[i] for i in range(ORDERS))),
+    )
+    .values(
+        delta_spent=account.c.delta_spent + _DELTA,
+        **{
+            f"spent_{i}": sa.case(
+                (account.c[f"spent_{i}"] >= _CLOSED - _BOUND[i], _CLOSED), else_=account.c[f"spent_{i}"] + _BOUND[i]
+            )
+            for i in range(ORDERS)
+        },
+    )
+)
+
+INSERT_HOLD = Prepared(
+    sa.text(
+        "INSERT INTO hold (query_id, dataset, principal, key, request_hash, owner, state, entry) VALUES"
+        " (:query_id, :dataset, :principal, :key, :request_hash, :owner, 'held', :entry) ON CONFLICT DO NOTHING"
+    )
+)
+
+FINISH_HOLD = Prepared(
+    sa.text("UPDATE hold SET state = :state WHERE query_id = :query_id AND state = 'held' RETURNING dataset, principal")
+)
+
+
+def reserve(tx: sa.Connection, asked: Hold, owner: str) -> int:
+    """Charge the dataset and the analyst's quota, or neither. The number of the entry.
+
+    Everything that can refuse does so before the commit, so a refusal costs nothing.
+    """
+    _check(asked)
+    journal = _open(tx, asked)
+    number = journal.number + 1
+    taken = INSERT_HOLD(
+        tx,
+        query_id=asked.query_id,
+        dataset=asked.dataset,
+        principal=asked.principal,
+        key=asked.key,
+        request_hash=asked.request_hash,
+        owner=owner,
+        entry=number,
+    )
+    if taken.rowcount != 1:
+        raise _already_there(tx, asked)
+    # Sorted: "dataset:" before "quota:", for everyone, so two charges can not wait for each other.
+    if not _charge(tx, dataset_account(asked.dataset), asked.cost):
+        raise _dataset_refuses(tx, asked)
+    _charge_quota(tx, asked)
+    body: dict[str, Any] = {
+        "orders": [str(cost) for cost in asked.cost.orders],
+        "delta": str(asked.cost.delta),
+        "share": str(asked.share),
+        "key": asked.key,
+        "request_hash": asked.request_hash,
+        "receipt": asked.receipt,
+    }
+    return journal.append("reserve", body, who=asked.principal, dataset=asked.dataset, query_id=asked.query_id)
+
+
+def settle(
+    tx: sa.Connection, query_id: str, outcome: Outcome, write: Callable[[sa.Connection], None] | None, why: str | None
+) -> None:
+    """Close a hold and store its result, in one commit. Nothing is given back, whatever the outcome.
+
+    A failure counts against the allowances: "it failed" may be a fact about one person.
+    """
+    journal = Journal.lock(tx)
+    row = FINISH_HOLD(tx, state=outcome, query_id=query_id).one_or_none()
+    if row is None:
+        raise AnswerFailed("the query could not be completed", {"query": query_id})
+    if outcome == "failed":
+        both = [dataset_account(row.dataset), quota_account(row.dataset, row.principal)]
+        tx.execute(account.update().where(account.c.id.in_(both)).values(failures=account.c.failures + 1))
+    body = {"outcome": outcome} | ({"why": why} if why else {})
+    journal.append("settle", body, who=row.principal, dataset=row.dataset, query_id=query_id)
+    if write is not None:
+        write(tx)
+
+
+def lookup(tx: sa.Connection, principal: str, key: str) -> Attempt | None:
+    """The attempt under this principal's key. Keys of others are other keys."""
+    chosen = sa.select(hold.c.state, hold.c.query_id, hold.c.request_hash)
+    row = tx.execute(chosen.where(hold.c.principal == principal, hold.c.key == key)).one_or_none()
+    return None if row is None else Attempt(*row)
+
+
+def unfinished(tx: sa.Connection) -> dict[str, list[str]]:
+    """Owners and the queries that they hold."""
+    found: dict[str, list[str]] = {}
+    chosen = sa.select(hold.c.owner, hold.c.query_id).where(hold.c.state == "held").order_by(hold.c.entry)
+    for owner, query_id in tx.execute(chosen):
+        found.setdefault(owner, []).append(query_id)
+    return found
+
+
+def _check(asked: Hold) -> None:
+    amounts = (*asked.cost.orders, asked.cost.delta, asked.share)
+    assert all(type(amount) is int and 0 <= amount <= CLOSED for amount in amounts), "costs are integers on the grid"
+    assert asked.cost.orders[-1] > 0, "a release that costs nothing at order infinity is no release"
+
+
+def _open(tx: sa.Connection, asked: Hold) -> Journal:
+    """Lock the head of the chain and the account, and open a new window if the old one is over."""
+    row = OPENING(tx, account_id=dataset_account(asked.dataset)).one_or_none()
+    if row is None:
+        raise DatasetUnknown(f"there is no budget for a dataset named {asked.dataset!r}", {"dataset": asked.dataset})
+    number, last_hash, at, orders, window_kind, window_started = row
+    assert orders == len(asked.cost.orders), "a cost in the orders of another account"
+    journal = Journal(tx, number, last_hash, at)
+    if window_kind is not None:
+        roll_window(tx, journal, asked.dataset, window_kind, window_started)
+    return journal
+
+
+def _charge(tx: sa.Connection, account_id: str, cost: Cost) -> bool:
+    padded = cost.orders + (0,) * (ORDERS - len(cost.orders))
+    bound = {f"cost_{i}": padded[i] for i in range(ORDERS)}
+    return bool(CHARGE(tx, account_id=account_id, cost_delta=cost.delta, **bound).rowcount == 1)
+
+
+def _charge_quota(tx: sa.Connection, asked: Hold) -> None:
+    name, cost = quota_account(asked.dataset, asked.principal), Cost((asked.share,))
+    if _charge(tx, name, cost):
+        return
+    if tx.execute(sa.select(account.c.id).where(account.c.id == name)).one_or_none() is None:
+        tx.execute(account.insert().values(new_quota(asked.dataset, asked.principal, UNLIMITED)))
+        if _charge(tx, name, cost):
+            return
+    quota = read_quota(tx, asked.dataset, asked.principal)
+    if quota.paused:
+        raise DatasetPaused(
+            f"your queries to {asked.dataset!r} are paused until an admin looks", {"dataset": asked.dataset}
+        )
+    left = (quota.limit or 0) - quota.spent
+    raise BudgetExhausted(
+        f"your quota of {asked.dataset!r} has {show_pico(left)} of the budget left, this query costs"
+        f" {show_pico(asked.share)}",
+        {"account": "quota", "dataset": asked.dataset, "remaining": show_pico(left), "cost": show_pico(asked.share)},
+    )
+
+
+def _dataset_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | DatasetPaused:
+    """Why the dataset's account did not move: paused, delta, or no order with room."""
+    balance = read_balance(tx, asked.dataset)
+    if balance.paused:
+        return DatasetPaused(
+            f"queries to {asked.dataset!r} are paused until an admin looks", {"dataset": asked.dataset}
+        )
+    facts: dict[str, str | int] = {"account": "dataset", "dataset": asked.dataset}
+    delta_left = balance.delta_limit - balance.delta_spent
+    if asked.cost.delta > delta_left:
+        left, cost = show_atto(delta_left), show_atto(asked.cost.delta)
+        return BudgetExhausted(
+            f"{asked.dataset!r} has delta {left} left for undeclared groups, this query costs {cost}",
+            facts | {"currency": "delta", "remaining": left, "cost": cost},
+        )
+    at = balance.terms.reference
+    order = "infinity" if at == len(balance.terms.orders) else str(float(balance.terms.orders[at]))
+    left, cost = show_pico(balance.left[at]), show_pico(asked.cost.orders[at])
+    return BudgetExhausted(
+        f"{asked.dataset!r} has {left} left at order {order}, this query costs {cost}",
+        facts | {"currency": "epsilon", "order": order, "remaining": left, "cost": cost},
+    )
+
+
+def _already_there(tx: sa.Connection, asked: Hold) -> IdempotencyKeyReused | AttemptExists:
+    attempt = lookup(tx, asked.principal, asked.key) if asked.key is not None else None
+    assert attempt is not None, "two queries with one id"
+    if attempt.request_hash != asked.request_hash:
+        return IdempotencyKeyReused("this Idempotency-Key was used for another request; take a new one")
+    return AttemptExists(attempt)

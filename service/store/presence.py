@@ -1,0 +1,112 @@
+"""Which service processes are alive: a lock that dies with its process.
+
+Every process that reserves has an owner id and holds a lock under it: on PostgreSQL an advisory lock
+of one open session, on SQLite a locked file beside the database. The system drops both when the
+process ends, however it ends; no clock and no heartbeat is involved.
+
+A process can lose its lock and live on (the connection broke, PostgreSQL restarted). Then another one
+may settle its unfinished holds as failed, and its own settling comes too late: its answer is never
+sent. So a wrong guess costs an answer, never privacy.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import IO, Protocol
+
+import sqlalchemy as sa
+
+from service.core.ids import new_id
+from service.store.database import Store
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover: Windows, where a SQLite store serves one process
+    fcntl = None  # type: ignore[assignment]
+
+
+class Presence(Protocol):
+    """A lock held under `owner` for as long as this process lives."""
+
+    owner: str
+
+    def is_gone(self, owner: str) -> bool:
+        """No living process holds this owner's lock."""
+
+    def close(self) -> None: ...
+
+
+def announce(store: Store) -> Presence:
+    return FilePresence(store) if store.engine.dialect.name == "sqlite" else SessionPresence(store)
+
+
+class FilePresence:
+    """A locked file in `<database>.owners/`; removed by whoever finds it unlocked."""
+
+    def __init__(self, store: Store) -> None:
+        self.owner = new_id("o")
+        self._folder = Path(f"{store.engine.url.database}.owners")
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._file: IO[bytes] = (self._folder / self.owner).open("wb")
+        if fcntl is not None:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def is_gone(self, owner: str) -> bool:
+        if owner == self.owner:
+            return False
+        path = self._folder / owner
+        try:
+            file = path.open("rb+")
+        except FileNotFoundError:
+            return True
+        with file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return False
+            path.unlink(missing_ok=True)
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class SessionPresence:
+    """An advisory lock of one session, which reads nothing and stays idle."""
+
+    def __init__(self, store: Store) -> None:
+        self.owner = new_id("o")
+        self._store = store
+        self._session = self._open()
+
+    def is_gone(self, owner: str) -> bool:
+        self._keep()
+        if owner == self.owner:
+            return False
+        with self._store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            free = bool(connection.execute(sa.select(sa.func.pg_try_advisory_lock(_key(owner)))).scalar_one())
+            if free:
+                connection.execute(sa.select(sa.func.pg_advisory_unlock(_key(owner))))
+        return free
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _open(self) -> sa.Connection:
+        session = self._store.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        session.detach()  # not the pool's: closing it closes the session, and that drops the lock
+        session.execute(sa.select(sa.func.pg_advisory_lock(_key(self.owner))))
+        return session
+
+    def _keep(self) -> None:
+        """Take the lock again if the session broke."""
+        try:
+            self._session.execute(sa.select(1))
+        except sa.exc.DBAPIError:
+            self._session.invalidate()
+            self._session.close()
+            self._session = self._open()
+
+
+def _key(owner: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"halftone owner {owner}".encode()).digest()[:8], "big", signed=True)
