@@ -1,0 +1,143 @@
+"""From demands to charges: how much each draw gets, and what the account pays for it. Pure."""
+
+from fractions import Fraction
+
+from service.core.amounts import CLOSED, PICO, Terms, show_pico
+from service.core.errors import LossOutOfRange
+from service.core.events import Event, ExponentialEvent, GaussianEvent, LaplaceEvent, PureEvent
+from service.core.plan import ONE, Aggregate, Loss, Plan, Query
+from service.privacy.accounting import share, total
+from service.privacy.choose import Demand, Slice, divide, output_weights, value_demands
+from service.privacy.parts import Law
+from service.privacy.predict import predict
+from service.privacy.priced import Prediction, PricedPlan, PricedQuery, pure_epsilon
+from service.privacy.words import describe
+
+
+def refuse_l2(query: Query) -> None:
+    if any(plan.bounds.clip == "l2" for plan in query.cores):
+        raise LossOutOfRange(
+            "clip l2 bounds a unit's contribution for Gaussian noise, not for pure epsilon",
+            {"field": "epsilon", "remedy": "give rho instead of epsilon, or clip l1"},
+        )
+
+
+def all_demands(query: Query, law: Law, loss: Loss) -> list[tuple[int, Demand]]:
+    demands = []
+    for core, plan in enumerate(query.cores):
+        wanted = value_demands(plan, law, output_weights(query, loss, core))
+        demands += [(core, demand) for demand in wanted]
+    return demands
+
+
+def price_at(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> PricedQuery:
+    """The price with a known total: pico of epsilon under Laplace, of rho under Gaussian noise."""
+    if amount <= 0:
+        raise LossOutOfRange(f"{loss.kind} must be above zero", {"field": loss.kind})
+    if law == "laplace":
+        refuse_l2(query)
+    plans = allot(query, law, amount, loss, terms)
+    events = paid_events(plans, terms)
+    paid = total(events, terms)
+    if law == "laplace":
+        assert paid.orders[-1] <= amount, "pure epsilon never exceeds what was asked"
+    return PricedQuery(
+        plans, law, amount, events, paid, share(paid, terms),
+        tuple(line for plan in plans for line in describe(plan)),
+        tuple(note for plan in plans for note in notes_of(plan)),
+        terms,
+    )  # fmt: skip
+
+
+def allot(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> tuple[PricedPlan, ...]:
+    """Every core with its slices, before anything is charged."""
+    slices = divide(amount, all_demands(query, law, loss))
+    plans = []
+    for core, plan in enumerate(query.cores):
+        mine = tuple(part for part in slices if part.core == core)
+        bare = PricedPlan(plan, law, mine, {}, {}, terms)
+        charges = charges_of(bare)
+        parts = list(bare.parts.values())
+        widths = {a.name: Prediction() if unknown_bounds(plan, a) else predict(plan, parts, a) for a in plan.aggregates}
+        plans.append(PricedPlan(plan, law, mine, charges, widths, terms))
+    return tuple(plans)
+
+
+def unknown_bounds(plan: Plan, aggregate: Aggregate) -> bool:
+    """Must something be found before the noise of this aggregate is known?"""
+    if aggregate.argument is None or aggregate.function == "count":
+        return False
+    auto = any(measure.name == aggregate.argument and measure.auto for measure in plan.measures)
+    capped = aggregate.function == "sum" and plan.bounds.unit_sum.get(aggregate.argument, 0) is None
+    return auto or capped
+
+
+def charges_of(priced: PricedPlan) -> dict[Slice, Event]:
+    """What each slice is charged as. Where bounds are still to be found the charge must cover whatever they
+    turn out to be: any epsilon-DP draw; a Gaussian's cost does not depend on them."""
+    plan, law = priced.plan, priced.law
+    auto = {measure.name for measure in plan.measures if measure.auto}
+    charges: dict[Slice, Event] = {}
+    for part, drawn in priced.parts.items():
+        open_cap = part.demand.kind == "capped" and plan.bounds.unit_sum[part.demand.source] is None
+        is_open = law == "laplace" and (part.demand.source in auto or open_cap)
+        charges[part] = PureEvent(Fraction(part.amount, PICO)) if is_open else drawn.event
+    for part, pick in priced.picks.items():
+        charges[part] = pick.event
+    for part in priced.of("totals"):
+        charges[part] = ExponentialEvent(pure_epsilon(part, law))
+    for part in priced.of("bounds"):
+        charges[part] = bounds_event(part, law)
+    return charges
+
+
+def bounds_event(part: Slice, law: Law) -> Event:
+    """Approximate bounds: every unit moves the noisy bins by ONE in all."""
+    amount = Fraction(part.amount, PICO)
+    if law == "laplace":
+        return LaplaceEvent(Fraction(ONE), ONE / amount)
+    return GaussianEvent(Fraction(ONE * ONE), ONE * ONE / (2 * amount))
+
+
+def paid_events(plans: tuple[PricedPlan, ...], terms: Terms) -> tuple[Event, ...]:
+    """The events that are charged: one member for each family, and all Gaussian noise as one vector.
+
+    Gaussian coordinates in units of their own deviation add up to one vector, so that rounding up happens
+    once and the total is exactly a·rho.
+    """
+    events: list[Event] = []
+    for plan in plans:
+        families: dict[str, dict[str, list[Event]]] = {}
+        for part, charge in plan.charges.items():
+            if part.demand.family is None:
+                events.append(charge)
+            else:
+                family, member = part.demand.family
+                families.setdefault(family, {}).setdefault(member, []).append(charge)
+        for members in families.values():
+            events += costliest(list(members.values()), terms)
+    gaussian = sum((e.l2_squared / e.sigma_squared for e in events if isinstance(e, GaussianEvent)), Fraction(0))
+    merged: list[Event] = [GaussianEvent(gaussian, Fraction(1))] if gaussian else []
+    return tuple(merged + [event for event in events if not isinstance(event, GaussianEvent)])
+
+
+def costliest(members: list[list[Event]], terms: Terms) -> list[Event]:
+    """The member whose cost covers all others at every order; else a pure charge that covers any of them."""
+    costs = [total(events, terms) for events in members]
+    top = tuple(max(orders) for orders in zip(*(c.orders for c in costs), strict=True))
+    for events, paid in zip(members, costs, strict=True):
+        if paid.orders == top:
+            return events
+    assert top[-1] < CLOSED, "members under one law have one kind of cost"
+    return [PureEvent(Fraction(top[-1], PICO))]
+
+
+def notes_of(plan: PricedPlan) -> list[str]:
+    notes = []
+    for part in plan.of("bounds"):
+        label = next(m.label for m in plan.plan.measures if m.name == part.demand.source)
+        notes.append(f"Bounds of {label} are found privately first, for {show_pico(part.amount)} of the amount.")
+    for part in plan.of("totals"):
+        label = next(m.label for m in plan.plan.measures if m.name == part.demand.source)
+        notes.append(f"The cap of a unit's sum of {label} is found privately first.")
+    return notes

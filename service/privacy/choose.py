@@ -1,0 +1,197 @@
+"""Which primitives a core needs, and how the budget divides over them. Pure; no amounts, no data.
+
+The shapes are fixed by what is wanted of a measure, because for each want one shape has the smallest
+predicted error whatever the amount (MECHANISMS section 3):
+- only COUNT: the count. Only SUM: the plain sum; joint noise would add low² to max(|low|, |high|)².
+- COUNT, AVG or both beside SUM: joint sums under Laplace, (n, centred sum) under Gaussian noise. Both beat
+  two primitives at half the budget: low² + high² <= 2·max² < 4·max².
+- VAR or STDDEV as well: the three joint sums; under Gaussian noise the squares come free.
+- `unit_sum` on a measure whose SUM is wanted: the capped sum, where its cap is below what rows and range
+  imply; beside other aggregates only where half the budget still makes it better.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+from service.core.errors import LossOutOfRange
+from service.core.plan import Aggregate, Loss, Measure, Plan, Query
+from service.privacy.mechanisms.shape import Range
+from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Law
+
+MOMENTS = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+CHOSEN = ("quantile", "min", "max", "mode")
+
+BOUNDS_SHARE = Fraction(1, 4)  # of a measure's budget, on top, to find its bounds
+TOTALS_SHARE = Fraction(1, 10)  # of a sum's budget to find its cap (MECHANISMS section 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Something to release. `weight` is its share of the budget beside the other demands.
+
+    `family` as on Measure: demands of one family in different members are charged once (see `divide`).
+    """
+
+    kind: Literal["moments", "sum", "capped", "units", "distinct", "pick", "bounds", "totals", "keys"]
+    source: str
+    weight: Fraction
+    degree: int = 0
+    function: str = ""
+    p: Fraction = Fraction(0)
+    family: tuple[str, str] | None = None
+
+
+def output_weights(query: Query, loss: Loss, core: int) -> dict[str, Fraction]:
+    """Per aggregate of a core: the largest weight of an output that reads it; 1 where nothing was said."""
+    for name in loss.weights:
+        if all(output.name != name for output in query.outer.outputs):
+            raise LossOutOfRange(f"weights names {name!r}, which is not an output of the query", {"field": "weights"})
+    weights: dict[str, Fraction] = {}
+    for output in query.outer.outputs:
+        weight = loss.weights.get(output.name, Fraction(1))
+        if weight <= 0:
+            raise LossOutOfRange(f"the weight of {output.name!r} must be above zero", {"field": "weights"})
+        for at, aggregate in output.uses:
+            if at == core:
+                weights[aggregate] = max(weight, weights.get(aggregate, Fraction(0)))
+    return weights
+
+
+def cap_code(plan: Plan, measure: Measure) -> int | None:
+    """The declared cap of a unit's sum in codes, at least 1; None when it must be found."""
+    cap = plan.bounds.unit_sum[measure.name]
+    return None if cap is None else max(1, int(cap / measure.step))
+
+
+def cap_pays(plan: Plan, measure: Measure, *, alone: bool) -> bool:
+    """Is a capped sum less noisy than the sum that rows and range imply?"""
+    if measure.name not in plan.bounds.unit_sum:
+        return False
+    cap = cap_code(plan, measure)
+    if cap is None:
+        return True
+    at, rows = Range(measure.low, measure.high), plan.bounds.rows_per_unit
+    if alone:
+        return cap < rows * at.magnitude
+    return 4 * cap * cap < rows * rows * (at.low**2 + at.high**2)
+
+
+def measure_demands(plan: Plan, measure: Measure, wanted: Mapping[str, Fraction], law: Law) -> list[Demand]:
+    """The demands of one measure; `wanted` maps functions to weights."""
+    demands = []
+    moments = {function: weight for function, weight in wanted.items() if function in MOMENTS}
+    if "sum" in moments and cap_pays(plan, measure, alone=len(moments) == 1):
+        weight = moments.pop("sum")
+        found = cap_code(plan, measure) is None
+        if found:
+            demands.append(Demand("totals", measure.name, weight * TOTALS_SHARE))
+        demands.append(Demand("capped", measure.name, weight * (1 - TOTALS_SHARE) if found else weight, degree=1))
+    if set(moments) == {"sum"}:
+        demands.append(Demand("sum", measure.name, moments["sum"], degree=1, family=measure.disjoint))
+    elif moments:
+        degree = 2 if any(name.startswith(("var", "std")) for name in moments) else int(set(moments) != {"count"})
+        parts = 2 if law == "gaussian" and degree else 1  # n and the sum have noise of their own there
+        weight = max(moments.values()) * parts
+        demands.append(Demand("moments", measure.name, weight, degree=degree, family=measure.disjoint))
+    return demands
+
+
+def pick_demands(plan: Plan, aggregates: Iterable[tuple[Aggregate, Fraction]]) -> list[Demand]:
+    families = {measure.name: measure.disjoint for measure in plan.measures}
+    return [
+        Demand(
+            "pick", aggregate.argument or "", weight,
+            function=aggregate.function, p=aggregate.p or Fraction(0), family=families.get(aggregate.argument or ""),
+        )
+        for aggregate, weight in aggregates
+    ]  # fmt: skip
+
+
+def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list[Demand]:
+    """Everything that the aggregates of a core are derived from."""
+    weighted = [(aggregate, weights.get(aggregate.name, Fraction(1))) for aggregate in plan.aggregates]
+    demands = []
+    rows = [weight for aggregate, weight in weighted if aggregate.function == "count" and aggregate.argument is None]
+    if rows:
+        demands.append(Demand("moments", EVERY_ROW, max(rows)))
+    units = [weight for aggregate, weight in weighted if aggregate.function == "count_units"]
+    if units:
+        demands.append(Demand("units", EVERY_UNIT, max(units)))
+    for measure in plan.measures:
+        wanted: dict[str, Fraction] = {}
+        for aggregate, weight in weighted:
+            if aggregate.argument == measure.name and aggregate.function in MOMENTS:
+                wanted[aggregate.function] = max(weight, wanted.get(aggregate.function, Fraction(0)))
+        demands += measure_demands(plan, measure, wanted, law)
+    for attribute in plan.attributes:
+        distinct = [w for a, w in weighted if a.function == "count_distinct" and a.argument == attribute.name]
+        if distinct:
+            demands.append(Demand("distinct", attribute.name, max(distinct)))
+    demands += pick_demands(plan, ((a, w) for a, w in weighted if a.function in CHOSEN))
+    auto = {measure.name for measure in plan.measures if measure.auto}
+    for name in sorted(auto & {demand.source for demand in demands}):
+        weight = sum((demand.weight for demand in demands if demand.source == name), Fraction(0))
+        demands.append(Demand("bounds", name, weight * BOUNDS_SHARE))
+    return demands
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A demand with its amount: pico of epsilon or of rho. `core` is the core that asked.
+
+    Slices with the same `lane` (a family) and different members are paid for once.
+    """
+
+    core: int
+    demand: Demand
+    amount: int
+
+
+def divide(total: int, demands: list[tuple[int, Demand]]) -> list[Slice]:
+    """Share out the total by weight, to the last pico.
+
+    Demands of one family (FILTERs that exclude each other) share one lane: each member receives the
+    lane's whole amount, because they are paid once. Why that is sound: a unit's rows carry weight at most
+    W in all; if a fraction f_j of it falls into member j, with Σ f_j <= 1, then member j's cost is at most
+    f_j times its cost at full weight, since every cost here is convex in the sensitivity and zero at zero
+    (under Gaussian noise it is f_j², also with clip l2, where Σ f_j² <= 1). So all members together cost
+    at most the costliest one. Capped sums have weights of their own and stay outside.
+    """
+    lanes: dict[tuple[object, ...], dict[str, list[tuple[int, Demand]]]] = {}
+    for index, (core, demand) in enumerate(demands):
+        if demand.family is None:
+            lanes[(index,)] = {"": [(core, demand)]}
+        else:
+            family, member = demand.family
+            lanes.setdefault((core, family), {}).setdefault(member, []).append((core, demand))
+    weights = [max(weight_of(entries) for entries in members.values()) for members in lanes.values()]
+    slices = []
+    for amount, members in zip(apportion(total, weights), lanes.values(), strict=True):
+        for entries in members.values():
+            amounts = apportion(amount, [demand.weight for _, demand in entries])
+            slices += [Slice(core, demand, part) for (core, demand), part in zip(entries, amounts, strict=True)]
+    return slices
+
+
+def weight_of(entries: list[tuple[int, Demand]]) -> Fraction:
+    return sum((demand.weight for _, demand in entries), Fraction(0))
+
+
+def apportion(total: int, weights: list[Fraction]) -> list[int]:
+    """Whole amounts in proportion to the weights that add up to the total exactly."""
+    whole = sum(weights, Fraction(0))
+    amounts = [int(total * weight / whole) for weight in weights]
+    for index in range(total - sum(amounts)):
+        amounts[index % len(amounts)] += 1
+    if min(amounts) <= 0:
+        raise LossOutOfRange(
+            "the amount is too small to be divided over all parts of this query",
+            {"remedy": "spend more, or ask for fewer outputs"},
+        )
+    return amounts
+
+
+def scaled(demand: Demand, factor: Fraction) -> Demand:
+    return replace(demand, weight=demand.weight * factor)

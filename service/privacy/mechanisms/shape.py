@@ -1,0 +1,65 @@
+"""What a noised vector looks like: which integers are released together, and how moments follow."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from service.core.boundary import Array
+
+Row = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Codes of a measure after clamping: low <= x <= high."""
+
+    low: int
+    high: int
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low
+
+    @property
+    def middle(self) -> int:
+        return (self.low + self.high) // 2
+
+    @property
+    def radius(self) -> int:
+        return max(self.high - self.middle, self.middle - self.low)
+
+    @property
+    def magnitude(self) -> int:
+        return max(abs(self.low), abs(self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """How n = Σw, t1 = Σw(x - origin), t2 = Σw(x - origin)² follow from the released coordinates.
+
+    Each row holds one coefficient per coordinate; None where the shape does not know that moment.
+    """
+
+    origin: Fraction
+    n: Row | None
+    t1: Row | None
+    t2: Row | None
+
+
+class Shape(Protocol):
+    """Integers that are noised together.
+
+    Per unit of weight, a row moves coordinate i by d_i with Σ|d_i|/size_i <= l1 and
+    Σ(d_i/size_i)² <= l2_squared. So noise of scale size_i·W·l1/epsilon on coordinate i (or of variance
+    size_i²·W²·l2_squared/(2·rho)) protects a unit whose weights add up to W.
+    """
+
+    @property
+    def coordinates(self) -> int: ...
+    @property
+    def l1(self) -> int: ...
+    @property
+    def l2_squared(self) -> int: ...
+    def sizes(self, at: Range) -> tuple[int, ...]: ...
+    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]: ...
+    def moments(self, at: Range) -> Moments: ...

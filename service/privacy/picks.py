@@ -1,0 +1,120 @@
+"""Values chosen by the exponential mechanism: quantiles, minimum, maximum, mode.
+
+Like a Part, a Pick is described by its name, so that a stored release can be read again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from functools import lru_cache
+from math import log
+
+import numpy as np
+
+from service.core.boundary import Array, ReleasedColumn
+from service.core.events import Event, ExponentialEvent
+from service.core.plan import Aggregate, CandidatesNeed, HistogramNeed, Need, Plan, RowsWeight
+from service.core.schema import SqlType
+
+PICKS = ("quantile", "min", "max", "mode")
+BINS_MAX = 4096
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One draw of the exponential mechanism per group.
+
+    Bin i covers the codes low + i·width … (of the measure), or candidate i of an attribute's domain.
+    A unit's weights over all groups add up to ONE·`bound`, so the draws over all groups together cost
+    epsilon once: the scores of all groups move by at most the sensitivity, in sum.
+    """
+
+    function: str
+    source: str
+    p: Fraction
+    low: int
+    width: int
+    bins: int
+    bound: int
+    epsilon: Fraction
+
+    @property
+    def event(self) -> Event:
+        return ExponentialEvent(self.epsilon)
+
+    @property
+    def need(self) -> Need:
+        weight = RowsWeight(self.bound)
+        if self.function == "mode":
+            return CandidatesNeed(self.source, weight)
+        return HistogramNeed(self.source, self.low, self.width, self.bins, weight)
+
+    @property
+    def name(self) -> str:
+        fields = (self.function, self.source, self.p, self.low, self.width, self.bins, self.bound, self.epsilon)
+        return " ".join(str(field) for field in fields)
+
+    @property
+    def rank_error_95(self) -> float:
+        """Rows by which the rank may be off: the exponential mechanism's score falls short of the best by
+        more than (2Δ/epsilon)·ln(bins/0.05) with probability at most 5% (weights in units of ONE)."""
+        sensitivity = self.bound * (float(max(self.p, 1 - self.p)) if self.function == "quantile" else 1.0)
+        sides = 1 if self.function == "mode" else 2
+        return sides * sensitivity / float(self.epsilon) * log(self.bins / 0.05)
+
+    def serves(self, aggregate: Aggregate) -> bool:
+        same = self.function == aggregate.function and self.source == aggregate.argument
+        return same and (self.function != "quantile" or self.p == aggregate.p)
+
+
+@lru_cache(maxsize=1024)
+def read_pick(name: str) -> Pick:
+    """The pick that a name describes."""
+    function, source, p, low, width, bins, bound, epsilon = name.split(" ")
+    assert function in PICKS
+    return Pick(function, source, Fraction(p), int(low), int(width), int(bins), int(bound), Fraction(epsilon))
+
+
+def grid(low: int, high: int) -> tuple[int, int]:
+    """Width and number of bins over the codes low…high: one code per bin where BINS_MAX allows."""
+    width = -(-(high - low + 1) // BINS_MAX)
+    return width, -(-(high - low + 1) // width)
+
+
+def typed(codes: Array, step: Fraction, type_: SqlType) -> Array:
+    """Codes as values of the aggregate's type."""
+    if type_.name == "DATE":
+        values = [date(1970, 1, 1) + timedelta(days=int(code * step)) for code in codes.tolist()]
+        return np.array(values, dtype=object)
+    if type_.name == "TIMESTAMP":
+        moments = [EPOCH + timedelta(microseconds=int(code * step)) for code in codes.tolist()]
+        return np.array(moments, dtype=object)
+    if type_.name == "BIGINT":
+        return np.array([round(code * step) for code in codes.tolist()], dtype=np.int64)
+    values_f = codes.astype(np.float64) * float(step.numerator) / float(step.denominator)
+    return np.round(values_f, type_.scale or 0) if type_.name == "DECIMAL" else values_f
+
+
+def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") -> tuple[ReleasedColumn, str]:
+    """A chosen value has no interval: how far a rank is from its neighbours only the data could tell."""
+    pick = best(picks, aggregate)
+    assert pick is not None, f"no released primitive gives {aggregate.label}"
+    codes = picks[pick]
+    unknown = np.full(codes.size, np.nan)
+    if pick.function == "mode":
+        attribute = next(a for a in plan.attributes if a.name == pick.source)
+        assert attribute.domain is not None
+        domain = np.empty(len(attribute.domain), dtype=object)
+        domain[:] = attribute.domain
+        note = f"{aggregate.label}: within {pick.rank_error_95:.3g} rows of the most frequent value at 95%."
+        return ReleasedColumn(domain[codes.astype(np.int64)], unknown, unknown), note
+    measure = next(m for m in plan.measures if m.name == pick.source)
+    note = f"{aggregate.label}: its rank is within {pick.rank_error_95:.3g} rows of the one asked for at 95%."
+    return ReleasedColumn(typed(codes, measure.step, aggregate.type), unknown, unknown), note
+
+
+def best(picks: Iterable[Pick], aggregate: Aggregate) -> Pick | None:
+    able = [pick for pick in picks if pick.serves(aggregate)]
+    return max(able, key=lambda pick: pick.epsilon, default=None)

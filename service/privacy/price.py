@@ -1,0 +1,181 @@
+"""What a question costs: a pure function of the request, the declarations and the account's terms.
+
+`epsilon` buys pure mechanisms with exactly that total, `rho` Gaussian noise with exactly that total. For
+an accuracy or a share of the budget both are priced and the better one is taken.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from service.core.amounts import PICO, Terms
+from service.core.errors import LossOutOfRange
+from service.core.plan import Aggregate, Loss, Output, Query
+from service.privacy.accounting import limits
+from service.privacy.charge import all_demands, price_at, refuse_l2, unknown_bounds
+from service.privacy.choose import Slice, divide
+from service.privacy.parts import Law
+from service.privacy.predict import log_error, predict
+from service.privacy.priced import PricedPlan, PricedQuery
+
+
+def price(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
+    """Mechanisms, amounts, cost and predicted widths of one question."""
+    match loss.kind:
+        case "epsilon":
+            return price_at(query, "laplace", loss.amount, loss, terms)
+        case "rho":
+            if not terms.orders:
+                raise LossOutOfRange(
+                    "this dataset's budget has delta 0, so it can only pay for pure epsilon",
+                    {"field": "rho", "remedy": "give epsilon instead of rho"},
+                )
+            return price_at(query, "gaussian", loss.amount, loss, terms)
+        case "share":
+            return price_share(query, loss, terms)
+        case "accuracy":
+            return price_accuracy(query, loss, terms)
+
+
+def laws(query: Query, terms: Terms) -> tuple[Law, ...]:
+    """What may be chosen from: no Gaussian noise without delta, none but Gaussian with clip l2."""
+    if any(plan.bounds.clip == "l2" for plan in query.cores):
+        return ("gaussian",) if terms.orders else ()
+    return ("laplace", "gaussian") if terms.orders else ("laplace",)
+
+
+def price_share(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
+    """The most accurate answer for a share of the budget."""
+    if loss.amount > PICO:
+        raise LossOutOfRange("share may be at most 1", {"field": "share"})
+    offers = [offer for law in laws(query, terms) if (offer := largest_within(query, law, loss, terms))]
+    if not offers:
+        raise LossOutOfRange(
+            "that share is too small for this query", {"field": "share", "remedy": "give a larger share"}
+        )
+    return min(offers, key=error_of)
+
+
+def error_of(priced: PricedQuery) -> float:
+    total_error = 0.0
+    for plan in priced.plans:
+        parts, picks = list(plan.parts.values()), list(plan.picks.values())
+        total_error += sum(log_error(plan.plan, parts, picks, aggregate) for aggregate in plan.plan.aggregates)
+    return total_error
+
+
+def largest_within(query: Query, law: Law, loss: Loss, terms: Terms) -> PricedQuery | None:
+    """The largest amount whose share is within the one offered, to a part in a million."""
+
+    def at(amount: int) -> PricedQuery | None:
+        try:
+            return price_at(query, law, amount, loss, terms)
+        except LossOutOfRange:
+            return None
+
+    limit = limits(terms, terms.epsilon_ceiling, terms.delta_ceiling)[terms.reference]
+    order = terms.orders[terms.reference] if terms.reference < len(terms.orders) else Fraction(1)
+    guess = max(1, int(Fraction(loss.amount * limit, PICO) / (order if law == "gaussian" else 1)))
+    best, low, high = None, 0, 2 * guess
+    for _ in range(40):
+        offer = at(guess)
+        if offer is not None and offer.share <= loss.amount:
+            best, low = offer, guess
+            if offer.share >= loss.amount - max(1, loss.amount // 10**6):
+                break
+        else:
+            high = guess
+        if high - low <= 1:
+            break
+        guess = next_guess(guess, low, high, loss.amount / offer.share if offer else None)
+    return best
+
+
+def next_guess(guess: int, low: int, high: int, ratio: float | None) -> int:
+    """Between low and high: by the square-root law that small Laplace costs follow, else halfway."""
+    if ratio is not None and 0.25 < ratio < 4 and ratio != 1:
+        step = int(guess * (1 + (ratio - 1) * 0.5)) if abs(ratio - 1) > 1e-3 else int(guess * ratio**0.5)
+        if low < step < high:
+            return step
+    return (low + high) // 2
+
+
+def accuracy_target(query: Query, loss: Loss) -> tuple[int, Aggregate]:
+    """The aggregate whose width was asked for, or why no width can be promised."""
+    assert loss.accuracy is not None
+    name = loss.accuracy.output
+    output: Output | None = next((o for o in query.outer.outputs if o.name == name), None)
+    if output is None:
+        raise LossOutOfRange(f"accuracy names {name!r}, which is not an output of the query", {"field": "accuracy"})
+    if output.direct is None or output.role == "key":
+        raise LossOutOfRange(
+            f"the width of {name!r} can not be known in advance: it is not one aggregate",
+            {"field": "accuracy", "remedy": "name an output that is a COUNT or SUM by itself, or give epsilon"},
+        )
+    core, column = output.direct
+    aggregate = next((a for a in query.cores[core].aggregates if a.name == column), None)
+    if aggregate is None or aggregate.function in ("quantile", "min", "max", "mode"):
+        raise LossOutOfRange(
+            f"the width of {name!r} depends on the data",
+            {"field": "accuracy", "remedy": "name an output that is a COUNT or SUM, or give epsilon"},
+        )
+    if any(unknown_bounds(plan, a) for plan in query.cores for a in plan.aggregates):
+        raise LossOutOfRange(
+            "a query that must first find its bounds can not be priced by accuracy",
+            {"field": "accuracy", "remedy": "give the bounds of the columns, or give epsilon"},
+        )
+    return core, aggregate
+
+
+def price_accuracy(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
+    """The cheapest price at which an output is as accurate as asked."""
+    accuracy_target(query, loss)
+    offers = [price_at(query, law, cheapest(query, law, loss, terms), loss, terms) for law in laws(query, terms)]
+    if not offers:
+        refuse_l2(query)
+    return min(offers, key=lambda offer: offer.share)
+
+
+def cheapest(query: Query, law: Law, loss: Loss, terms: Terms) -> int:
+    """The smallest amount, to a part in a billion, whose predicted half-width is within the target."""
+    asked = loss.accuracy
+    assert asked is not None
+    core, aggregate = accuracy_target(query, loss)
+    target, confidence, plan = float(asked.half_width), float(asked.confidence), query.cores[core]
+    if not target > 0 or not 0 < confidence < 1:
+        raise LossOutOfRange(
+            "accuracy needs a half-width above 0 and a confidence between 0 and 1", {"field": "accuracy"}
+        )
+    slices = divide(PICO, all_demands(query, law, loss))
+    mine = tuple(part for part in slices if part.core == core)
+
+    def width(amount: int) -> float:
+        sized = tuple(Slice(part.core, part.demand, max(1, part.amount * amount // PICO)) for part in mine)
+        parts = list(PricedPlan(plan, law, sized, {}, {}, terms).parts.values())
+        found = predict(plan, parts, aggregate, confidence).half_width_95
+        if found is None:
+            raise LossOutOfRange(
+                "the width of this output depends on how many rows a group has",
+                {"field": "accuracy", "remedy": "declare expected_rows and expected_groups, or give epsilon"},
+            )
+        return found
+
+    amount = bisect(width, target, 1 if law == "laplace" else 2)
+    return amount + amount // 10**9 + len(mine)  # division may round a slice down by a pico
+
+
+def bisect(width: Callable[[int], float], target: float, power: int) -> int:
+    """Widths fall as 1/epsilon or 1/sqrt(rho): start there, then close in."""
+    middle = max(1, int(min(PICO * (width(PICO) / target) ** power, 10**6 * PICO)))
+    low, high = middle - middle // 1000 - 1, middle + middle // 1000 + 1
+    while width(high) > target:
+        if high > 10**6 * PICO:
+            raise LossOutOfRange(
+                "no amount of privacy buys that accuracy", {"field": "accuracy", "remedy": "ask for a wider half-width"}
+            )
+        low, high = high, 2 * high
+    while low > 1 and width(low) <= target:
+        low, high = low // 2, low
+    while high - low > max(1, high // 10**9):
+        middle = (low + high) // 2
+        low, high = (low, middle) if width(middle) <= target else (middle, high)
+    return high

@@ -1,0 +1,171 @@
+"""A question with a price: what will be drawn, what it costs, how wide the answers will be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+
+from service.core.amounts import PICO, Cost, Terms
+from service.core.events import Event
+from service.core.plan import BoundsNeed, KeysNeed, Need, Plan, UnitTotalsNeed
+from service.privacy.accounting import cost
+from service.privacy.choose import Slice, cap_code
+from service.privacy.mechanisms.shape import Range
+from service.privacy.parts import EVERY_ROW, Clip, Law, Part
+from service.privacy.picks import BINS_MAX, Pick, grid
+
+JOINT = {0: "count", 1: "mean", 2: "variance"}
+CENTRED = {0: "count", 1: "centred-mean", 2: "centred-variance"}
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is known of an aggregate's noise before data is touched; None where it depends on the data."""
+
+    noise_std: float | None = None
+    half_width_95: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedBounds:
+    """What stage 0 found: codes per measure, and caps of a unit's sum in codes. Public from then on."""
+
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    caps: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+NOTHING_FOUND = ReleasedBounds()
+
+
+def pure_epsilon(slice_: Slice, law: Law) -> Fraction:
+    """The epsilon of a draw that has no Gaussian form: under rho, epsilon²/8 <= rho (bounded range)."""
+    if law == "laplace":
+        return Fraction(slice_.amount, PICO)
+    return Fraction(isqrt(8 * slice_.amount * PICO), PICO)
+
+
+@dataclass(frozen=True)
+class PricedPlan:
+    """One core with its amounts. Stage 0 finds bounds, stage 1 keys, stage 2 the values."""
+
+    plan: Plan
+    law: Law
+    slices: tuple[Slice, ...]
+    charges: Mapping[Slice, Event]
+    predictions: Mapping[str, Prediction]
+    terms: Terms
+    found: ReleasedBounds = NOTHING_FOUND
+
+    def given(self, found: ReleasedBounds) -> "PricedPlan":
+        """The same price, with what stage 0 released."""
+        return replace(self, found=found)
+
+    def of(self, *kinds: str) -> tuple[Slice, ...]:
+        return tuple(part for part in self.slices if part.demand.kind in kinds)
+
+    @cached_property
+    def bounds_stage(self) -> tuple[tuple[Slice, Need], ...]:
+        """Needs of stage 0: one per measure whose bounds, or whose cap, must be found."""
+        return tuple((part, self._bounds_need(part)) for part in self.of("bounds", "totals"))
+
+    @property
+    def bounds_needs(self) -> tuple[Need, ...]:
+        return tuple(need for _, need in self.bounds_stage)
+
+    @property
+    def keys_need(self) -> KeysNeed | None:
+        return None
+
+    def value_needs(self, found: ReleasedBounds | None = None) -> tuple[Need, ...]:
+        """What stage 2 must compute; equal needs once."""
+        here = self if found is None else self.given(found)
+        return tuple(dict.fromkeys(item.need for item in here.drawn.values()))
+
+    def _bounds_need(self, part: Slice) -> Need:
+        measure = next(m for m in self.plan.measures if m.name == part.demand.source)
+        at = Range(measure.low, measure.high)
+        if part.demand.kind == "bounds":
+            return BoundsNeed(measure.name, 1, max(1, at.magnitude.bit_length() + 1))
+        reach = self.plan.bounds.rows_per_unit * max(1, at.magnitude)
+        return UnitTotalsNeed(measure.name, max(1, -(-reach // (BINS_MAX - 1))), BINS_MAX)
+
+    @cached_property
+    def parts(self) -> dict[Slice, Part]:
+        """What will be noised, with the bounds that stage 0 released."""
+        kinds = ("moments", "sum", "capped", "units", "distinct")
+        return {part: self._part(part) for part in self.of(*kinds)}
+
+    @cached_property
+    def picks(self) -> dict[Slice, Pick]:
+        """What will be chosen by the exponential mechanism."""
+        return {part: self._pick(part) for part in self.of("pick")}
+
+    @property
+    def drawn(self) -> dict[Slice, Part | Pick]:
+        return {**self.parts, **self.picks}
+
+    def _range(self, source: str) -> Range:
+        if source == EVERY_ROW:
+            return Range(1, 1)
+        measure = next(m for m in self.plan.measures if m.name == source)
+        return Range(*self.found.ranges.get(source, (measure.low, measure.high)))
+
+    def _part(self, part: Slice) -> Part:
+        demand, bounds = part.demand, self.plan.bounds
+        amount = Fraction(part.amount, PICO)
+        if demand.kind == "units":
+            groups = bounds.groups_per_unit if self.plan.keys else 1
+            return Part("units", demand.source, 1, 1, "groups", groups, self.law, amount)
+        if demand.kind == "distinct":
+            return Part("distinct", demand.source, 1, 1, "pairs", bounds.rows_per_unit, self.law, amount)
+        at = self._range(demand.source)
+        clip: Clip = "l2" if bounds.clip == "l2" else "rows"
+        bound, shape = bounds.rows_per_unit, "sum"
+        if demand.kind == "capped":
+            measure = next(m for m in self.plan.measures if m.name == demand.source)
+            cap = cap_code(self.plan, measure) or self.found.caps.get(demand.source, bound * max(1, at.magnitude))
+            clip, bound, shape = "cap", cap, "capped"
+        elif at.width == 0:
+            shape = "count"
+        elif demand.kind == "moments":
+            shape = (JOINT if self.law == "laplace" else CENTRED)[demand.degree]
+        return Part(shape, demand.source, at.low, at.high, clip, bound, self.law, amount)
+
+    def _pick(self, part: Slice) -> Pick:
+        demand, rows = part.demand, self.plan.bounds.rows_per_unit
+        epsilon = pure_epsilon(part, self.law)
+        if demand.function == "mode":
+            attribute = next(a for a in self.plan.attributes if a.name == demand.source)
+            assert attribute.domain is not None, "MODE is planned only over a declared domain"
+            return Pick("mode", demand.source, Fraction(0), 0, 1, len(attribute.domain), rows, epsilon)
+        at = self._range(demand.source)
+        width, bins = grid(at.low, at.high)
+        return Pick(demand.function, demand.source, demand.p, at.low, width, bins, rows, epsilon)
+
+
+def assert_covered(drawn: Event, charged: Event, terms: Terms) -> None:
+    """Invariant M1: what is about to be drawn costs no more, at any order, than what was charged for it.
+
+    This one check at run time catches most wiring mistakes: a scale of zero, a forgotten factor, a
+    bound that changed between pricing and release.
+    """
+    real, paid = cost(drawn, terms), cost(charged, terms)
+    assert all(r <= p for r, p in zip(real.orders, paid.orders, strict=True)), "a draw would cost more than was charged"
+    assert real.delta <= paid.delta, "a draw would use more delta than was charged"
+
+
+@dataclass(frozen=True, slots=True)
+class PricedQuery:
+    """The price of a question: the same for the same request, declarations and terms."""
+
+    plans: tuple[PricedPlan, ...]
+    law: Law
+    amount: int  # pico of epsilon (laplace) or of rho (gaussian)
+    events: tuple[Event, ...]
+    cost: Cost
+    share: int
+    mechanisms: tuple[str, ...]
+    notes: tuple[str, ...]
+    terms: Terms

@@ -1,0 +1,78 @@
+"""From exact integers to released values: with the mechanisms, the only place that opens a sealed table.
+
+Every value is drawn once. Before a table is opened, what is about to be drawn is compared with what was
+charged (invariant M1). A group without rows goes the same way as any other.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
+from service.core.plan import Need
+from service.core.unsealing import unseal
+from service.privacy.derive import derive
+from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Part
+from service.privacy.priced import PricedPlan, assert_covered
+from service.privacy.sampling import NoiseSource
+from service.privacy.wholes import combine, whole
+
+Exacts = Iterable[tuple[tuple[Need, ...], ExactTable]]
+
+
+def release_values(
+    priced: PricedPlan,
+    keys: KeyTable,
+    exacts: Exacts,
+    noise: NoiseSource,
+    *,
+    replicas: frozenset[str] = frozenset(),
+) -> ReleasedTable:
+    """Stage 2: every aggregate of the core over the public keys.
+
+    `exacts` pairs the needs of each statement with its table, as emission grouped them. `replicas` names
+    the aggregates for which simulated copies are wanted.
+    """
+    for part, item in priced.drawn.items():
+        assert_covered(item.event, priced.charges[part], priced.terms)
+    opened: dict[Need, dict[str, Array]] = {}
+    for needs, table in exacts:
+        columns, _ = unseal(table)
+        opened |= dict.fromkeys(needs, columns)
+    assert all(item.need in opened for item in priced.drawn.values()), "a need was not computed"
+    primitives = {item.name: noised(item, opened[item.need], keys.size, noise) for item in priced.parts.values()}
+    return derive(priced.plan, keys, primitives, replicas=replicas)
+
+
+def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
+    """The coordinates of a part with their noise: (coordinates, groups) of integers."""
+    n, s1, s2 = exact_moments(part, columns, groups)
+    rows = []
+    for exact, scale in zip(part.form.exact(n, s1, s2, part.at), part.scales, strict=True):
+        draw = noise.discrete_laplace if part.law == "laplace" else noise.discrete_gaussian
+        rows.append(combine((1, exact), (1, draw(scale, groups))))
+    if any(row.dtype == object for row in rows):
+        rows = [row.astype(object) for row in rows]
+    return np.stack(rows)
+
+
+def exact_moments(part: Part, columns: dict[str, Array], groups: int) -> tuple[Array, Array, Array]:
+    """n, s1, s2 of the part's source; zeros for what its shape does not read."""
+    zeros = np.zeros(groups, dtype=np.int64)
+
+    def column(name: str) -> Array:
+        values = whole(columns[name])
+        assert values.shape == (groups,), "one exact value per key"
+        return values
+
+    if part.source == EVERY_UNIT:
+        return column("units"), zeros, zeros
+    if part.shape == "distinct":
+        return column(f"{part.source}.d"), zeros, zeros
+    if part.source == EVERY_ROW:
+        return column(f"{EVERY_ROW}.n"), zeros, zeros
+    if part.shape == "capped":
+        return zeros, column(f"{part.source}.us"), zeros
+    names = ("n", "s1", "s2")[: {"count": 0, "sum": 1}.get(part.shape, part.form.coordinates - 1) + 1]
+    found = [column(f"{part.source}.{name}") for name in names]
+    return (*found, *[zeros] * (3 - len(found)))  # type: ignore[return-value]

@@ -1,0 +1,52 @@
+"""Mechanisms in words, for receipts and estimates."""
+
+from math import sqrt
+
+from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Part
+from service.privacy.picks import Pick
+from service.privacy.priced import PricedPlan
+
+WHAT = {
+    "count": "weighted count of rows",
+    "sum": "sum",
+    "capped": "sum with a cap per unit",
+    "mean": "two complementary sums (count, sum and mean from joint noise)",
+    "variance": "three complementary sums (count, sum, mean and variance from joint noise)",
+    "centred-mean": "count and centred sum",
+    "centred-variance": "count, centred sum and centred squares",
+    "units": "distinct units",
+    "distinct": "distinct values",
+}
+
+
+def label_of(plan: PricedPlan, source: str) -> str:
+    if source == EVERY_ROW:
+        return "all rows"
+    if source == EVERY_UNIT:
+        return "units"
+    labels = {measure.name: measure.label for measure in plan.plan.measures}
+    labels |= {attribute.name: attribute.label for attribute in plan.plan.attributes}
+    return labels[source]
+
+
+def part_words(plan: PricedPlan, part: Part) -> str:
+    first = float(part.scales[0]) / part.one
+    if part.law == "laplace":
+        noise = f"discrete Laplace noise, scale {first:.4g}"
+    else:
+        noise = f"discrete Gaussian noise, standard deviation {sqrt(float(part.scales[0])) / part.one:.4g}"
+    return f"{WHAT[part.shape]} over {label_of(plan, part.source)}: {noise}"
+
+
+def pick_words(plan: PricedPlan, pick: Pick) -> str:
+    what = f"quantile {pick.p}" if pick.function == "quantile" else pick.function
+    return (
+        f"{what} of {label_of(plan, pick.source)}: exponential mechanism over {pick.bins} bins,"
+        f" epsilon {float(pick.epsilon):.4g}"
+    )
+
+
+def describe(plan: PricedPlan) -> list[str]:
+    """One line for each thing that will be drawn."""
+    lines = [part_words(plan, part) for part in plan.parts.values()]
+    return lines + [pick_words(plan, pick) for pick in plan.picks.values()]
