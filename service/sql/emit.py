@@ -5,9 +5,26 @@ wrote passes through as text. Contribution bounds are in bound.py, the engine's 
 emit_duckdb.py, one file per family of needs beside this one.
 """
 
-from service.core.plan import MomentsNeed, Need, Plan, Statement, UnitSumWeight
+from service.core.plan import (
+    BoundsNeed,
+    CandidatesNeed,
+    DistinctNeed,
+    HistogramNeed,
+    KeysNeed,
+    MomentsNeed,
+    Need,
+    Plan,
+    Statement,
+    UnitsNeed,
+    UnitSumWeight,
+    UnitTotalsNeed,
+)
+from service.sql.emit_distinct import distinct_statement, units_statement
 from service.sql.emit_duckdb import DIALECT
+from service.sql.emit_keys import keys_statement
 from service.sql.emit_moments import moments_statement
+from service.sql.emit_sparse import candidates_statement, histogram_statement
+from service.sql.emit_totals import bounds_statement, unit_totals_statement
 
 Emitted = tuple[tuple[Statement, tuple[Need, ...]], ...]
 
@@ -30,7 +47,23 @@ def _statement(plan: Plan, group: tuple[Need, ...], salt: int) -> Statement:
     moments = tuple(need for need in group if isinstance(need, MomentsNeed))
     if moments:
         return moments_statement(plan, moments)
-    raise AssertionError(f"no statement for {group[0]}")
+    (need,) = group
+    match need:
+        case HistogramNeed():
+            return histogram_statement(plan, need)
+        case CandidatesNeed():
+            return candidates_statement(plan, need)
+        case DistinctNeed():
+            return distinct_statement(plan, need, salt)
+        case UnitsNeed():
+            return units_statement(plan, need, salt)
+        case KeysNeed():
+            return keys_statement(plan, need, salt)
+        case BoundsNeed():
+            return bounds_statement(plan, need)
+        case UnitTotalsNeed():
+            return unit_totals_statement(plan, need)
+    raise AssertionError(f"no statement for {need}")
 
 
 def _groups(needs: tuple[Need, ...]) -> list[tuple[Need, ...]]:

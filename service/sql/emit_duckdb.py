@@ -71,6 +71,18 @@ def choice(salt: int, unit_key: str, parts: tuple[str, ...]) -> str:
     return mixed
 
 
+def smallest(hashed: str, unit: str, *, place: int, among: int) -> str:
+    """Per unit of `hashed` (unit, "key", h): its key and `edge`, the place-th smallest distinct h among the
+    `among` smallest, NULL where those are fewer distinct values than `place`."""
+    firsts = f'SELECT {unit}, any_value("key") AS "key", min(h, {among}) AS firsts FROM ({hashed}) GROUP BY {unit}'
+    return f'SELECT {unit}, "key", list_sort(list_distinct(firsts))[{place}] AS edge FROM ({firsts})'
+
+
+def nth_smallest(hashed: str, unit: str, place: int) -> str:
+    """Per unit of `hashed` (unit, …, h): `edge`, the place-th smallest h, NULL where there are fewer."""
+    return f"SELECT {unit}, min(h, {place})[{place}] AS edge FROM ({hashed}) GROUP BY {unit}"
+
+
 def literal(value: Scalar, kind: SqlType) -> str:
     """A public value as a literal of exactly `kind`."""
     if value is None:

@@ -89,7 +89,7 @@ def heavy_rows(by: tuple[str, ...], sums: tuple[Sum, ...]) -> str:
 
 
 def _grouped(source: str, by: tuple[str, ...], columns: list[str]) -> str:
-    closing = f" GROUP BY {', '.join(by)}" if by else ""
+    closing = f" GROUP BY {', '.join(str(i + 1) for i in range(len(by)))}" if by else ""
     return f"SELECT {', '.join([*by, *columns])} FROM {source}{closing}"
 
 
