@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     engine_memory: str = "1GB"
     query_seconds: int = Field(default=60, ge=1, le=3600)
     time_step_ms: int = Field(default=100, ge=0, le=60_000)
+    time_mode: Literal["doubling", "constant"] = "doubling"
 
     body_bytes_max: int = Field(default=262_144, ge=1024, le=16 * 1024 * 1024)
     requests_per_minute: int = Field(default=600, ge=1, le=1_000_000)

@@ -7,8 +7,10 @@ never the address as sent, and no duration: time may depend on private rows.
 import logging
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.metrics import Metrics
 from service.api.problems import service_problem, unexpected
 from service.core.errors import BodyTooLarge
 from service.core.ids import new_id
@@ -29,13 +31,14 @@ SECURITY_HEADERS = {
 }
 
 
-class _TooLarge(Exception):
-    pass
+def too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"a request body may have at most {limit} bytes")
 
 
 class Frame:
-    def __init__(self, app: ASGIApp, *, body_bytes_max: int) -> None:
+    def __init__(self, app: ASGIApp, *, body_bytes_max: int, metrics: Metrics | None = None) -> None:
         self._app = app
+        self._metrics = metrics
         self._limit = body_bytes_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,31 +57,27 @@ class Frame:
             await send(message)
 
         try:
-            await self._app(scope, self._limited(scope, receive), framed)
-        except _TooLarge:
-            if not status:
-                detail = f"a request body may have at most {self._limit} bytes"
-                await service_problem(BodyTooLarge(detail))(scope, receive, framed)
+            declared = dict(scope["headers"]).get(b"content-length", b"0")
+            if declared.isdigit() and int(declared[:19]) > self._limit:
+                await service_problem(too_large(self._limit))(scope, receive, framed)
+            else:
+                await self._app(scope, self._counted(receive), framed)
         except Exception as error:
-            answer = unexpected(scope["path"], request_id, error)
+            # The error handler has answered and logged already; only a failure outside it comes here first.
             if not status:
-                await answer(scope, receive, framed)
-        self._log(scope, request_id, status)
+                await unexpected(scope["path"], request_id, error)(scope, receive, framed)
+        self._note(scope, request_id, status)
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Refuse by the declared length at once, and by the counted one while it arrives."""
-        headers = dict(scope["headers"])
-        declared = headers.get(b"content-length", b"0")
+    def _counted(self, receive: Receive) -> Receive:
+        """A body that does not declare its length is refused as soon as it is too long."""
         seen = 0
 
         async def counted() -> Message:
             nonlocal seen
-            if declared.isdigit() and int(declared[:19]) > self._limit:
-                raise _TooLarge
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._limit:
-                raise _TooLarge
+                raise HTTPException(413)
             return message
 
         return counted
@@ -90,16 +89,18 @@ class Frame:
         added = [(name, value) for name, value in SECURITY_HEADERS.items() if name not in names]
         return [*given, *added, (b"x-request-id", request_id.encode())]
 
-    @staticmethod
-    def _log(scope: Scope, request_id: str, status: int) -> None:
-        route = scope.get("route")
+    def _note(self, scope: Scope, request_id: str, status: int) -> None:
+        """Log and count, by the route's pattern: an address as sent may hold anything."""
+        route = getattr(scope.get("route"), "path", None)
         state = scope.get("state", {})
+        if self._metrics is not None:
+            self._metrics.count(scope["method"], route or "other", status)
         log.info(
             "request",
             extra={
                 "request_id": request_id,
                 "method": scope["method"],
-                "route": getattr(route, "path", None),
+                "route": route,
                 "status": status,
                 "key": state.get("key_prefix"),
                 "problem": state.get("problem_code"),

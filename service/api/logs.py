@@ -5,7 +5,19 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-FIELDS = ("request_id", "method", "route", "status", "key", "problem", "query_id", "kind", "places", "dataset", "detail")
+FIELDS = (
+    "request_id",
+    "method",
+    "route",
+    "status",
+    "key",
+    "problem",
+    "query_id",
+    "kind",
+    "places",
+    "dataset",
+    "detail",
+)
 
 
 class JsonLines(logging.Formatter):

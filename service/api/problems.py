@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from service.api.exact import Malformed
-from service.core.errors import AnswerFailed, RateLimited, RequestMalformed, ServiceError, TooBusy
+from service.core.errors import AnswerFailed, BodyTooLarge, RateLimited, RequestMalformed, ServiceError, TooBusy
 
 MEDIA_TYPE = "application/problem+json"
 ERRORS_SHOWN = 10
@@ -20,6 +20,7 @@ HTTP_CODES = {
     400: ("request-malformed", "The request does not fit the contract", "the request could not be read"),
     404: ("not-found", "Nothing here", "there is nothing at this address"),
     405: ("method-not-allowed", "This address does not take that method", "see the Allow header for what it takes"),
+    413: (BodyTooLarge.code, BodyTooLarge.title, "the request body is longer than this service reads"),
 }
 log = logging.getLogger("halftone")
 
@@ -86,6 +87,11 @@ def install(app: FastAPI) -> None:
         response.headers.update(error.headers or {})
         return response
 
+    @app.exception_handler(Exception)
+    async def _bug(request: Request, error: Exception) -> Response:
+        request.state.problem_code = "bug"
+        return unexpected(request.url.path, request.state.request_id, error)
+
 
 def unexpected(path: str, request_id: str, error: BaseException) -> Response:
     """A bug. Logged by type and place, without its message: a message may hold a value."""
@@ -99,5 +105,8 @@ def unexpected(path: str, request_id: str, error: BaseException) -> Response:
     if path.startswith(QUERY_ROUTES):
         return service_problem(AnswerFailed("the query could not be completed; treat its cost as spent"))
     return problem(
-        "internal-error", title="Something broke here", status=500, detail="the operator's log has it under the request id"
+        "internal-error",
+        title="Something broke here",
+        status=500,
+        detail="the operator's log has it under the request id",
     )

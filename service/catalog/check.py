@@ -55,6 +55,19 @@ def parse_type(text: str) -> SqlType:
     )
 
 
+def prepared_type(file_type: str) -> str | None:
+    """What a column becomes when nobody declared its type: decided by the file's own type alone.
+
+    Never by what its values look like: a type that one person's value could change would tell of them.
+    """
+    upper = file_type.upper()
+    if upper in ("UBIGINT", "HUGEINT", "UHUGEINT"):
+        return "DECIMAL(38,0)"
+    if upper.startswith("TIMESTAMP"):
+        return "TIMESTAMP"
+    return upper if upper in TYPES or DECIMAL.fullmatch(upper) else None
+
+
 def bound_value(value: Decimal | str, kind: SqlType, where: str) -> Fraction:
     """A bound in the column's own unit: numbers as they are, dates in days, timestamps in microseconds."""
     try:

@@ -116,4 +116,4 @@ class DatasetDeclaration(Declared):
     epsilon_per_query_max: Amount | None = None
     defaults: DefaultsDeclaration = DefaultsDeclaration()
     keys_declared: bool = False
-    window: None = None
+    window: Literal["day", "week", "month"] | None = None

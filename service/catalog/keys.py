@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.catalog.audit import Act, append, now_ms
+from service.catalog.acts import Note, now_ms
 from service.catalog.tables import key
 from service.core.errors import Conflict, NotFound, NotSignedIn
 from service.core.request import Principal, Role
@@ -44,7 +44,7 @@ class Keys:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def create(self, wish: NewKey, *, actor: str) -> tuple[str, str]:
+    def create(self, wish: NewKey, note: Note) -> tuple[str, str]:
         """(prefix, full key). The full key exists nowhere else after this returns."""
         prefix = "".join(secrets.choice(PREFIX_ALPHABET) for _ in range(PREFIX_LENGTH))
         secret = secrets.token_urlsafe(32)
@@ -62,7 +62,7 @@ class Keys:
                 )
             )
             change = {"name": wish.name, "role": wish.role, "datasets": sorted(set(wish.datasets))}
-            append(tx, Act(actor, "key.create", prefix, change))
+            note(tx, "key.create", prefix, change)
 
         self._store.write(work)
         return prefix, f"ht_{prefix}_{secret}"
@@ -94,7 +94,7 @@ class Keys:
             rows = connection.execute(sa.select(*columns).order_by(key.c.created_ms.desc(), key.c.prefix)).mappings()
             return [{**row, "datasets": json.loads(row["datasets"])} for row in rows]
 
-    def revoke(self, prefix: str, *, actor: str) -> None:
+    def revoke(self, prefix: str, note: Note) -> None:
         """Take a key out of use, except the last admin key: nobody could undo that."""
 
         def work(tx: sa.Connection) -> None:
@@ -109,7 +109,7 @@ class Keys:
             if [admin["prefix"] for admin in active] == [prefix]:
                 raise Conflict("this is the last admin key; create another before you revoke it")
             tx.execute(key.update().where(key.c.prefix == prefix).values(revoked_ms=now))
-            append(tx, Act(actor, "key.revoke", prefix, {"name": row["name"], "role": row["role"]}))
+            note(tx, "key.revoke", prefix, {"name": row["name"], "role": row["role"]})
 
         self._store.write(work)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.catalog.audit import Act, append, broken_at, now_ms, read
+from service.catalog.acts import Note, now_ms
 from service.catalog.codec import dump_table, load_table
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.catalog.keys import may_read
@@ -130,17 +130,9 @@ class Catalog:
             raise DatasetUnknown("there is no such dataset, or this key may not read it")
         return DatasetDeclaration.model_validate_json(row.declaration), int(row.data_version)
 
-    def others_with(self, origin: str, name: str) -> list[str]:
-        """Other datasets whose private tables come from the same source: the same people, twice."""
-        with self._store.read() as connection:
-            rows = connection.execute(
-                sa.select(table.c.dataset, table.c.serving).where(table.c.origin == origin, table.c.dataset != name)
-            ).all()
-        return sorted({row.dataset for row in rows if row.serving and load_table(row.serving).private})
-
     # --- Changing ---
 
-    def put_dataset(self, name: str, declared: DatasetDeclaration, *, actor: str) -> bool:
+    def put_dataset(self, name: str, declared: DatasetDeclaration, note: Note) -> bool:
         """Declare, or declare again; True when it is new. Deleted ones come back with their old budget."""
         promise_of(declared), defaults_of(declared)
 
@@ -154,33 +146,35 @@ class Catalog:
             else:
                 tx.execute(dataset.update().where(dataset.c.name == name).values(declaration=text, deleted_ms=None))
             before = None if row is None else json.loads(row.declaration)
-            append(tx, Act(actor, "dataset.put", name, {"before": before, "after": json.loads(text)}))
+            note(tx, "dataset.put", name, {"before": before, "after": json.loads(text)})
             return row is None
 
         return self._store.write(work)
 
-    def delete_dataset(self, name: str, *, actor: str, reason: str) -> None:
+    def delete_dataset(self, name: str, note: Note) -> None:
         self._dataset(name, None)
 
         def work(tx: sa.Connection) -> None:
             tx.execute(dataset.update().where(dataset.c.name == name).values(deleted_ms=now_ms()))
-            append(tx, Act(actor, "dataset.delete", name, {}, reason))
+            note(tx, "dataset.delete", name, {})
 
         self._store.write(work)
 
-    def delete_table(self, name: str, table_name: str, *, actor: str, reason: str) -> None:
+    def delete_table(self, name: str, table_name: str, note: Note) -> None:
         if table_name not in self.table_declarations(name):
             raise NotFound("there is no such table")
 
         def work(tx: sa.Connection) -> None:
             mine = (table.c.dataset == name) & (table.c.name == table_name)
             tx.execute(table.update().where(mine).values(deleted_ms=now_ms(), serving=None))
-            _bump(tx, name)
-            append(tx, Act(actor, "table.delete", f"{name}.{table_name}", {}, reason))
+            note(tx, "table.delete", f"{name}.{table_name}", {})
 
         self._store.write(work)
 
-    def begin_import(self, name: str, table_name: str, declared: TableDeclaration, *, actor: str) -> str:
+    def set_data_version(self, name: str, data_version: int) -> None:
+        self._store.write(lambda tx: _set_version(tx, name, data_version))
+
+    def begin_import(self, name: str, table_name: str, declared: TableDeclaration, note: Note) -> str:
         """Note what is wanted and that its import runs; the old version keeps serving."""
         import_id = new_id("i")
 
@@ -198,7 +192,7 @@ class Catalog:
             ))  # fmt: skip
             before = None if row is None else json.loads(row.declaration)
             change = {"before": before, "after": json.loads(text), "import": import_id}
-            append(tx, Act(actor, "table.put", f"{name}.{table_name}", change))
+            note(tx, "table.put", f"{name}.{table_name}", change)
 
         self._store.write(work)
         return import_id
@@ -207,17 +201,17 @@ class Catalog:
         running = (imports.c.id == import_id) & (imports.c.state == "running")
         self._store.write(lambda tx: tx.execute(imports.update().where(running).values(percent=percent)))
 
-    def finish_import(self, import_id: str, built: Table, *, origin: str, detail: str) -> int:
-        """Serve the prepared table from now on; the new data version."""
+    def finish_import(self, import_id: str, built: Table, *, data_version: int, detail: str) -> None:
+        """Serve the prepared table from now on."""
 
-        def work(tx: sa.Connection) -> int:
+        def work(tx: sa.Connection) -> None:
             row = tx.execute(sa.select(imports).where(imports.c.id == import_id)).one()
             mine = (table.c.dataset == row.dataset) & (table.c.name == row.table)
-            tx.execute(table.update().where(mine).values(serving=dump_table(built), origin=origin))
+            tx.execute(table.update().where(mine).values(serving=dump_table(built)))
             tx.execute(_ended(import_id, "done", detail))
-            return _bump(tx, row.dataset)
+            _set_version(tx, row.dataset, data_version)
 
-        return self._store.write(work)
+        self._store.write(work)
 
     def fail_import(self, import_id: str, detail: str) -> None:
         self._store.write(lambda tx: tx.execute(_ended(import_id, "failed", detail)))
@@ -238,19 +232,6 @@ class Catalog:
             raise NotFound("there is no such import")
         return dict(row)
 
-    # --- The log of admin acts ---
-
-    def record(self, act: Act) -> None:
-        self._store.write(lambda tx: append(tx, act))
-
-    def acts(self, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
-        with self._store.read() as connection:
-            return read(connection, after=after, limit=limit)
-
-    def acts_broken_at(self) -> int | None:
-        with self._store.read() as connection:
-            return broken_at(connection)
-
 
 def _ended(import_id: str, state: str, detail: str) -> sa.Update:
     values = {"state": state, "detail": detail, "finished_ms": now_ms()}
@@ -259,7 +240,5 @@ def _ended(import_id: str, state: str, detail: str) -> sa.Update:
     return imports.update().where(imports.c.id == import_id).values(**values)
 
 
-def _bump(tx: sa.Connection, name: str) -> int:
-    raised = dataset.c.data_version + 1
-    tx.execute(dataset.update().where(dataset.c.name == name).values(data_version=raised))
-    return int(tx.execute(sa.select(dataset.c.data_version).where(dataset.c.name == name)).scalar_one())
+def _set_version(tx: sa.Connection, name: str, data_version: int) -> None:
+    tx.execute(dataset.update().where(dataset.c.name == name).values(data_version=data_version))

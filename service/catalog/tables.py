@@ -1,4 +1,4 @@
-"""What admins declared, as rows: datasets, tables, imports, keys, and the log of what admins did."""
+"""What admins declared, as rows: datasets, tables, imports and keys. What admins did is in the ledger's journal."""
 
 import sqlalchemy as sa
 
@@ -21,7 +21,6 @@ table = sa.Table(
     sa.Column("name", sa.String(63), primary_key=True),
     sa.Column("declaration", sa.Text, nullable=False),  # JSON of declare.TableDeclaration, as last asked for
     sa.Column("serving", sa.Text, nullable=True),  # the same, of the version that answers queries now
-    sa.Column("origin", sa.Text, nullable=True),  # canonical source of `serving`; names the people behind it
     sa.Column("deleted_ms", sa.BigInteger, nullable=True),
 )
 
@@ -52,26 +51,4 @@ key = sa.Table(
     sa.Column("revoked_ms", sa.BigInteger, nullable=True),
     sa.Column("used_ms", sa.BigInteger, nullable=True),
     sa.CheckConstraint("role IN ('admin', 'analyst', 'viewer')", name="catalog_key_role"),
-)
-
-audit = sa.Table(
-    "catalog_audit",
-    metadata,
-    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("at_ms", sa.BigInteger, nullable=False),
-    sa.Column("actor", sa.String(40), nullable=False),  # key prefix, or "command line"
-    sa.Column("act", sa.String(40), nullable=False),
-    sa.Column("subject", sa.Text, nullable=False),
-    sa.Column("change", sa.Text, nullable=False),  # JSON: what it was, what it is
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False, unique=True),
-)
-
-# One row. Whoever appends to the audit log locks it first, so the chain has one order on any store.
-audit_head = sa.Table(
-    "catalog_audit_head",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("number", sa.BigInteger, nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False),
 )

@@ -1,0 +1,72 @@
+"""How often and how many at once, per key: before anything is read, priced or charged."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from service.core.errors import RateLimited
+
+KEPT = 10_000  # callers remembered; beyond that the one unseen for longest is forgotten
+STRANGER_FAILURES_PER_MINUTE = 60
+
+
+class Buckets:
+    """A token bucket per name: `per_minute` requests, a quarter of them at once."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = per_minute / 60
+        self._size = max(1.0, per_minute / 4)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> None:
+        """One token, or RateLimited with the whole seconds until the next."""
+        now = self._clock()
+        with self._lock:
+            tokens, since = self._filled.pop(name, (self._size, now))
+            tokens = min(self._size, tokens + (now - since) * self._rate)
+            granted = tokens >= 1
+            self._filled[name] = (tokens - 1 if granted else tokens, now)
+            while len(self._filled) > KEPT:
+                self._filled.popitem(last=False)
+        if not granted:
+            wait = max(1, int((1 - tokens) / self._rate) + 1)
+            raise RateLimited(f"too many requests with this key; try again in {wait} s", {"retry_after_s": wait})
+
+
+class Limiter:
+    """Everything that slows a caller down."""
+
+    def __init__(self, *, per_minute: int, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys = Buckets(per_minute, clock)
+        self._strangers = Buckets(STRANGER_FAILURES_PER_MINUTE * 4, clock)
+        self._at_once = at_once
+        self._lock = threading.Lock()
+        self._running: dict[str, int] = {}
+
+    def stranger(self, address: str) -> None:
+        """Count a failed sign-in from an address."""
+        self._strangers.take(address)
+
+    @contextmanager
+    def admit(self, prefix: str) -> Iterator[None]:
+        """Hold one of the key's places while its request runs."""
+        self._keys.take(prefix)
+        with self._lock:
+            running = self._running.get(prefix, 0)
+            if running >= self._at_once:
+                raise RateLimited(
+                    f"this key has {running} requests running, as many as it may; try again in 1 s",
+                    {"retry_after_s": 1},
+                )
+            self._running[prefix] = running + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running[prefix] -= 1
+                if not self._running[prefix]:
+                    del self._running[prefix]

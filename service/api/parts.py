@@ -1,0 +1,50 @@
+"""What routes may use, handed over by the composition root. Routes construct nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from service.admin import Administration
+from service.api.limits import Limiter
+from service.api.metrics import Metrics
+from service.catalog.keys import Keys
+from service.catalog.store import Catalog
+from service.core.request import Ask, Principal
+
+
+class Submitted(Protocol):
+    @property
+    def query_id(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def is_new(self) -> bool: ...
+    @property
+    def body(self) -> bytes | None: ...
+
+
+class Answering(Protocol):
+    """The walk of one query, as routes see it."""
+
+    def submit(
+        self, ask: Ask, principal: Principal, idempotency_key: str | None, request_hash: str, wait_s: float
+    ) -> Submitted: ...
+
+    def estimate(self, ask: Ask, principal: Principal) -> dict[str, Any]: ...
+
+    def find(self, query_id: str, principal: Principal) -> Submitted: ...
+
+    def budget(self, dataset: str, principal: Principal, detail: bool) -> dict[str, Any]: ...
+
+    def history(self, principal: Principal, dataset: str | None, text: str | None) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    answerer: Answering
+    catalog: Catalog
+    keys: Keys
+    administration: Administration
+    limiter: Limiter
+    metrics: Metrics | None  # None: switched off
+    ready: Callable[[], list[str]]  # what is not ready, in words; empty when all is
