@@ -1,0 +1,122 @@
+"""The free outer SQL, run over released tables in a database that has never seen a private row.
+
+Its processes are bound to a dataset's public tables and nothing else; released tables come with the
+question and leave with it. So whatever it says, errors included, depends on released and public
+values only and may be shown (DESIGN section 4).
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from service.core.boundary import Array
+from service.core.errors import Conflict
+from service.engine import wire
+from service.engine.child import Child, ChildLost
+from service.engine.pool import BindFailed, Binding, Pool
+from service.engine.turns import Turns, remaining
+from service.engine.versions import KnownVersions
+
+WAIT_SECONDS = 30.0
+NOTHING = Binding("", 0, {}, {})
+LONGEST_MESSAGE = 500
+
+
+class ScratchRefused(Exception):
+    """The outer SQL failed. `message` may be shown: it depends on released values only."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchResult:
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchOptions:
+    workers: int = 2
+    memory_bytes: int = 2**30
+    threads: int = 1
+    waiting: int = 64
+
+
+class Scratch:
+    """Runs SQL that the allow-list has already passed. `public` names public tables that it reads."""
+
+    def __init__(self, data_dir: Path, options: ScratchOptions | None = None) -> None:
+        held = options or ScratchOptions()
+        self._known = KnownVersions(data_dir)
+        self._turns = Turns(held.workers, held.waiting)
+        self._pool = Pool(
+            workers=held.workers,
+            memory_bytes=held.memory_bytes // held.workers,
+            threads=min(held.threads, os.cpu_count() or 1),
+        )
+
+    def run(
+        self,
+        sql: str,
+        tables: Mapping[str, Mapping[str, Array]],
+        public: tuple[str, ...],
+        dataset: str,
+        deadline_s: float,
+    ) -> ScratchResult:
+        began = time.monotonic()
+        parts = [wire.pack(wire.arrow_table(columns)) for columns in tables.values()]
+        request = {"do": "scratch", "sql": sql, "sizes": dict(zip(tables, map(len, parts), strict=True))}
+        self._turns.take("", min(WAIT_SECONDS, deadline_s))
+        try:
+            binding, child = self._lease(dataset, public)
+            try:
+                answer, table = child.call(request, b"".join(parts), max(0.0, remaining(began, deadline_s)))
+            except ChildLost as lost:
+                raise ScratchRefused(_TOO_LONG if lost.late else _TOO_LARGE) from None
+            finally:
+                self._pool.give(binding, child)
+        finally:
+            self._turns.give("")
+        if "error" in answer:
+            raise ScratchRefused(str(answer["message"])[:LONGEST_MESSAGE] or _TOO_LARGE)
+        return ScratchResult(tuple(answer["columns"]), tuple(answer["types"]), _rows(wire.unpack(table)))
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _lease(self, dataset: str, public: tuple[str, ...]) -> tuple[Binding, Child]:
+        """A child with the dataset's public tables, or with none when none is read."""
+        binding = NOTHING
+        for attempt in (1, 2):
+            if public:
+                manifest = self._known.current(dataset)
+                binding = self._known.binding(dataset, manifest, private=False)
+                missing = sorted(set(public) - set(binding.views))
+                if missing:
+                    raise Conflict(
+                        "a public table that this question reads is not there any more", {"table": missing[0]}
+                    )
+            try:
+                return binding, self._pool.lease(binding)
+            except BindFailed:
+                if attempt == 2:
+                    raise ScratchRefused("the public tables could not be opened; ask again") from None
+        raise AssertionError
+
+
+_TOO_LONG = "the outer SQL took too long"
+_TOO_LARGE = "the outer SQL needed more memory than it may use"
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    if not table.num_columns:
+        return [()] * table.num_rows
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -1,0 +1,72 @@
+"""Whose turn it is: a bounded queue that is fair between those who wait in it."""
+
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+
+from service.core.errors import TooBusy
+
+
+class Turns:
+    """`places` may run at once, `waiting` may wait. The next place goes to the share (an analyst) with
+    the fewest running, then to the one served longest ago. One share may fill half of the queue.
+
+    TooBusy says nothing about data: it depends on how many ask, and comes before any charge.
+    """
+
+    def __init__(self, places: int, waiting: int) -> None:
+        assert places >= 1
+        self._lock = threading.Lock()
+        self._free = places
+        self._waiting = waiting
+        self._running: Counter[str] = Counter()
+        self._queues: OrderedDict[str, deque[threading.Event]] = OrderedDict()
+
+    def take(self, share: str, wait_s: float) -> None:
+        with self._lock:
+            if self._free and not self._queues:
+                self._free -= 1
+                self._running[share] += 1
+                return
+            queued = sum(len(queue) for queue in self._queues.values())
+            own = len(self._queues.get(share, ()))
+            if wait_s <= 0 or queued >= self._waiting or own >= max(1, self._waiting // 2):
+                raise _busy()
+            granted = threading.Event()
+            self._queues.setdefault(share, deque()).append(granted)
+        if granted.wait(wait_s):
+            return
+        with self._lock:
+            if granted.is_set():
+                return  # the place came in the last moment
+            queue = self._queues[share]
+            queue.remove(granted)
+            if not queue:
+                del self._queues[share]
+        raise _busy()
+
+    def give(self, share: str) -> None:
+        with self._lock:
+            self._running[share] -= 1
+            if not self._running[share]:
+                del self._running[share]
+            if not self._queues:
+                self._free += 1
+                return
+            following = min(self._queues, key=lambda name: self._running[name])  # first of equals: longest ago
+            queue = self._queues[following]
+            self._running[following] += 1
+            queue.popleft().set()
+            if queue:
+                self._queues.move_to_end(following)
+            else:
+                del self._queues[following]
+
+
+def _busy() -> TooBusy:
+    return TooBusy("all engine slots are taken and the queue is full or slow; ask again", {"retry_after_s": 2})
+
+
+def remaining(since: float, total_s: float) -> float:
+    """What is left of `total_s` that began at time.monotonic() `since`."""
+    return total_s - (time.monotonic() - since)

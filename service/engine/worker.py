@@ -1,0 +1,124 @@
+"""What runs inside a query or scratch child: bind once, then answer frames until the lifeline closes.
+
+`bind` attaches files read-only, makes the views and locks everything; it is possible once. `run` is
+one statement over private data: an error says its kind, never its text. `scratch` is one statement
+over released tables: an error may be shown.
+"""
+
+import json
+import socket
+import sys
+import warnings
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from service.core.plan import KEYS_TABLE
+from service.engine import cage, wire
+from service.engine.names import quoted, text
+
+INCOMING = "#incoming"
+
+
+class Worker:
+    def __init__(self, channel: socket.socket, *, memory_bytes: int, threads: int) -> None:
+        self.channel = channel
+        self.memory_bytes = memory_bytes
+        self.threads = threads
+        self.connection = cage.connect(memory_bytes=memory_bytes, threads=threads)
+        self.bound = False
+
+    def serve(self) -> None:
+        self._warm_up()
+        wire.send(self.channel, {"ready": True})
+        while True:
+            header, payload = wire.receive(self.channel)
+            cage.limit_cpu(float(header["seconds"]), self.threads)
+            try:
+                answer, table = self._answer(header, payload)
+            except (MemoryError, duckdb.OutOfMemoryException):
+                answer, table = {"error": "MemoryError", "message": ""}, b""
+            except Exception as error:
+                # Only a scratch statement, which sees nothing but released and public values, may explain itself.
+                message = str(error) if header.get("do") == "scratch" else ""
+                answer, table = {"error": type(error).__name__, "message": message}, b""
+            wire.send(self.channel, answer, table)
+
+    def _answer(self, header: wire.Header, payload: memoryview) -> tuple[wire.Header, bytes | memoryview]:
+        if header["do"] == "bind":
+            self._bind(header["files"], header["views"])
+            return {}, b""
+        assert self.bound, "bind comes first"
+        if header["do"] == "run":
+            return self._run(header["sql"], payload)
+        assert header["do"] == "scratch"
+        return self._scratch(header["sql"], header["sizes"], payload)
+
+    def _bind(self, files: dict[str, str], views: dict[str, str]) -> None:
+        assert not self.bound, "a child serves one version of one dataset"
+        self.bound = True
+        for alias, path in files.items():
+            self.connection.execute(f"ATTACH {text(path)} AS {quoted(alias)} (READ_ONLY)")
+        for name, select in views.items():
+            self.connection.execute(f"CREATE VIEW main.{quoted(name)} AS {select}")
+        cage.lock(self.connection)
+        cage.limit_memory(self.memory_bytes)
+
+    def _run(self, sql: str, payload: memoryview) -> tuple[wire.Header, memoryview]:
+        names = []
+        try:
+            if len(payload):
+                names.append(KEYS_TABLE)
+                self._load(KEYS_TABLE, wire.unpack(payload))
+            return {}, wire.pack(self._fetch(sql).to_arrow_table())
+        finally:
+            self._drop(names)
+
+    def _scratch(self, sql: str, sizes: dict[str, int], payload: memoryview) -> tuple[wire.Header, memoryview]:
+        start = 0
+        try:
+            for name, size in sizes.items():
+                self._load(name, wire.unpack(payload[start : start + size]))
+                start += size
+            result = self._fetch(sql)
+            columns, types = list(result.columns), [str(kind) for kind in result.types]
+            table = result.to_arrow_table().rename_columns([str(i) for i in range(len(columns))])
+            return {"columns": columns, "types": types}, wire.pack(table)
+        finally:
+            self._drop(sizes)
+
+    def _fetch(self, sql: str) -> duckdb.DuckDBPyRelation:
+        relation = self.connection.sql(sql)
+        if relation is None:
+            raise ValueError("a statement that yields no rows")
+        return relation
+
+    def _load(self, name: str, table: pa.Table) -> None:
+        """As a table of its own: an Arrow scan would be read again by every mention, without statistics."""
+        self.connection.register(INCOMING, table)
+        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS FROM {quoted(INCOMING)}")
+        self.connection.unregister(INCOMING)
+
+    def _drop(self, names: Any) -> None:
+        for name in names:
+            self.connection.execute(f"DROP TABLE IF EXISTS temp.{quoted(name)}")
+
+    def _warm_up(self) -> None:
+        """Everything that is slow once is done before the first question comes."""
+        self._load(INCOMING + "0", pa.table({"a": [1, 2]}))
+        wire.pack(self._fetch(f"SELECT sum(a) AS a FROM {quoted(INCOMING + '0')}").to_arrow_table())
+        self._drop([INCOMING + "0"])
+
+
+def main() -> None:
+    """Argument: a JSON object with fd, memory_bytes and threads."""
+    options = json.loads(sys.argv[1])
+    cage.enclose_process()
+    cage.die_with_parent()
+    warnings.simplefilter("ignore")
+    channel = socket.socket(fileno=options["fd"])
+    try:
+        Worker(channel, memory_bytes=options["memory_bytes"], threads=options["threads"]).serve()
+    except wire.ConnectionLost:
+        sys.exit(0)
