@@ -230,7 +230,7 @@ def cost(event: Event, terms: Terms) -> Cost:
         case SelectionEvent(groups, epsilon, delta):
             curve = tuple(response_renyi(epsilon, order) for order in orders)
             choice = _times(groups, curve, groups * epsilon)
-            return Cost(choice.orders, _atto(1 - (1 - delta) ** groups))
+            return Cost(choice.orders, _any_of(delta, groups))
 
 
 def total(events: Iterable[Event], terms: Terms) -> Cost:
@@ -264,6 +264,14 @@ def _pico(value: Fraction) -> int:
 def _atto(value: Fraction) -> int:
     assert 0 < value < 1
     return math.ceil(value * ATTO)
+
+
+def _any_of(delta: Fraction, groups: int) -> int:
+    """1 - (1-delta)^groups in atto, rounded up: the chance that any of independent choices fails."""
+    wide = Context(prec=2 * DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    stays = wide.power(wide.subtract(Decimal(1), _decimal(delta)), groups)
+    failing = wide.multiply(wide.subtract(Decimal(1), stays), 1 + GUARD)
+    return math.ceil(wide.multiply(failing, Decimal(ATTO)))
 
 
 # --- For quotas, prices and displays ---------------------------------------------------------------

@@ -97,8 +97,12 @@ class SecureNoise:
         return secrets.randbelow(n)
 
     def uniform(self, limits: Array) -> Array:
-        """Masks to the next power of two and draws again what is too large: no modulo, no bias."""
-        spare = np.array([WORD_BITS - int(limit - 1).bit_length() for limit in limits.tolist()], dtype=np.uint64)
+        """Cuts words to as many bits as limit - 1 has and draws again what is too large: no modulo, no bias.
+
+        frexp gives the number of bits, or one more where the double rounded up: then half as much is kept.
+        """
+        width = np.frexp((limits - 1).astype(np.float64))[1]
+        spare = np.maximum(1, WORD_BITS - width).astype(np.uint64)
         result = np.zeros(limits.size, dtype=np.int64)
         open_places = np.flatnonzero(limits > 1)
         while open_places.size:
