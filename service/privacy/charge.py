@@ -4,13 +4,13 @@ from fractions import Fraction
 
 from service.core.amounts import CLOSED, PICO, Terms, show_pico
 from service.core.errors import LossOutOfRange
-from service.core.events import Event, ExponentialEvent, GaussianEvent, LaplaceEvent, PureEvent
-from service.core.plan import ONE, Aggregate, Loss, Plan, Query
+from service.core.events import Event, GaussianEvent, PureEvent
+from service.core.plan import Aggregate, Loss, Plan, Query
 from service.privacy.accounting import share, total
 from service.privacy.choose import Demand, Slice, divide, output_weights, value_demands
 from service.privacy.parts import Law
 from service.privacy.predict import predict
-from service.privacy.priced import Prediction, PricedPlan, PricedQuery, pure_epsilon
+from service.privacy.priced import Prediction, PricedPlan, PricedQuery
 from service.privacy.words import describe
 
 
@@ -84,19 +84,9 @@ def charges_of(priced: PricedPlan) -> dict[Slice, Event]:
         charges[part] = PureEvent(Fraction(part.amount, PICO)) if is_open else drawn.event
     for part, pick in priced.picks.items():
         charges[part] = pick.event
-    for part in priced.of("totals"):
-        charges[part] = ExponentialEvent(pure_epsilon(part, law))
-    for part in priced.of("bounds"):
-        charges[part] = bounds_event(part, law)
+    for part, draw in priced.bounds_stage.items():
+        charges[part] = draw.event
     return charges
-
-
-def bounds_event(part: Slice, law: Law) -> Event:
-    """Approximate bounds: every unit moves the noisy bins by ONE in all."""
-    amount = Fraction(part.amount, PICO)
-    if law == "laplace":
-        return LaplaceEvent(Fraction(ONE), ONE / amount)
-    return GaussianEvent(Fraction(ONE * ONE), ONE * ONE / (2 * amount))
 
 
 def paid_events(plans: tuple[PricedPlan, ...], terms: Terms) -> tuple[Event, ...]:

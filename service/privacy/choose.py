@@ -11,7 +11,7 @@ predicted error whatever the amount (MECHANISMS section 3):
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -131,9 +131,12 @@ def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list
             demands.append(Demand("distinct", attribute.name, max(distinct)))
     demands += pick_demands(plan, ((a, w) for a, w in weighted if a.function in CHOSEN))
     auto = {measure.name for measure in plan.measures if measure.auto}
-    for name in sorted(auto & {demand.source for demand in demands}):
-        weight = sum((demand.weight for demand in demands if demand.source == name), Fraction(0))
-        demands.append(Demand("bounds", name, weight * BOUNDS_SHARE))
+    for name in sorted(auto):  # a capped sum has no use for bounds, and a count neither
+        using = [
+            d for d in demands if d.source == name and (d.kind in ("sum", "pick") or d.degree) and d.kind != "capped"
+        ]
+        if using:
+            demands.append(Demand("bounds", name, sum((d.weight for d in using), Fraction(0)) * BOUNDS_SHARE))
     return demands
 
 
@@ -191,7 +194,3 @@ def apportion(total: int, weights: list[Fraction]) -> list[int]:
             {"remedy": "spend more, or ask for fewer outputs"},
         )
     return amounts
-
-
-def scaled(demand: Demand, factor: Fraction) -> Demand:
-    return replace(demand, weight=demand.weight * factor)

@@ -13,9 +13,10 @@ from math import log
 import numpy as np
 
 from service.core.boundary import Array, ReleasedColumn
-from service.core.events import Event, ExponentialEvent
+from service.core.events import Event
 from service.core.plan import Aggregate, CandidatesNeed, HistogramNeed, Need, Plan, RowsWeight
 from service.core.schema import SqlType
+from service.privacy.mechanisms.quantile import FromBottom, FromTop, ModeDraw, Quantile, RankDraw, extreme_rank
 
 PICKS = ("quantile", "min", "max", "mode")
 BINS_MAX = 4096
@@ -42,7 +43,22 @@ class Pick:
 
     @property
     def event(self) -> Event:
-        return ExponentialEvent(self.epsilon)
+        return self.draw.event
+
+    @property
+    def draw(self) -> RankDraw | ModeDraw:
+        """The mechanism that chooses a bin in every group."""
+        if self.function == "mode":
+            return ModeDraw(self.bound, self.epsilon)
+        rank: Quantile | FromTop | FromBottom = Quantile(self.p)
+        if self.function in ("min", "max"):
+            reach = extreme_rank(self.bound, self.epsilon, self.bins)
+            rank = FromTop(reach) if self.function == "max" else FromBottom(reach)
+        return RankDraw(rank, self.bound, self.epsilon)
+
+    def codes(self, bins: Array) -> Array:
+        """The middle code of each chosen bin; for a mode, the candidate's number."""
+        return self.low + bins.astype(np.int64) * self.width + (self.width - 1) // 2
 
     @property
     def need(self) -> Need:
@@ -112,7 +128,8 @@ def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") ->
         return ReleasedColumn(domain[codes.astype(np.int64)], unknown, unknown), note
     measure = next(m for m in plan.measures if m.name == pick.source)
     note = f"{aggregate.label}: its rank is within {pick.rank_error_95:.3g} rows of the one asked for at 95%."
-    return ReleasedColumn(typed(codes, measure.step, aggregate.type), unknown, unknown), note
+    inside = np.clip(codes, measure.low, measure.high)  # the last bin may reach beyond
+    return ReleasedColumn(typed(inside, measure.step, aggregate.type), unknown, unknown), note
 
 
 def best(picks: Iterable[Pick], aggregate: Aggregate) -> Pick | None:

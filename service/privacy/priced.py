@@ -8,9 +8,11 @@ from math import isqrt
 
 from service.core.amounts import PICO, Cost, Terms
 from service.core.events import Event
-from service.core.plan import BoundsNeed, KeysNeed, Need, Plan, UnitTotalsNeed
+from service.core.plan import BoundsNeed, KeysNeed, Measure, Need, Plan, UnitTotalsNeed
 from service.privacy.accounting import cost
 from service.privacy.choose import Slice, cap_code
+from service.privacy.mechanisms.approximate_bounds import ApproximateBounds, bins_needed
+from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank
 from service.privacy.mechanisms.shape import Range
 from service.privacy.parts import EVERY_ROW, Clip, Law, Part
 from service.privacy.picks import BINS_MAX, Pick, grid
@@ -46,6 +48,13 @@ def pure_epsilon(slice_: Slice, law: Law) -> Fraction:
     return Fraction(isqrt(8 * slice_.amount * PICO), PICO)
 
 
+def noise_epsilon(slice_: Slice, law: Law) -> Fraction:
+    """The epsilon whose Laplace noise has the same deviation: C·sqrt(2)/epsilon = C/sqrt(2·rho)."""
+    if law == "laplace":
+        return Fraction(slice_.amount, PICO)
+    return Fraction(2 * isqrt(slice_.amount * PICO), PICO)
+
+
 @dataclass(frozen=True)
 class PricedPlan:
     """One core with its amounts. Stage 0 finds bounds, stage 1 keys, stage 2 the values."""
@@ -66,13 +75,31 @@ class PricedPlan:
         return tuple(part for part in self.slices if part.demand.kind in kinds)
 
     @cached_property
-    def bounds_stage(self) -> tuple[tuple[Slice, Need], ...]:
-        """Needs of stage 0: one per measure whose bounds, or whose cap, must be found."""
-        return tuple((part, self._bounds_need(part)) for part in self.of("bounds", "totals"))
+    def bounds_stage(self) -> dict[Slice, ApproximateBounds | RankDraw]:
+        """Draws of stage 0: one per measure whose bounds, or whose cap, must be found."""
+        stage: dict[Slice, ApproximateBounds | RankDraw] = {}
+        for part in self.of("bounds"):
+            measure = self.measure(part.demand.source)
+            bins = bins_needed(measure.low, measure.high)
+            stage[part] = ApproximateBounds(1, bins, self.law, Fraction(part.amount, PICO))
+        for part in self.of("totals"):
+            total = next(other for other in self.of("capped") if other.demand.source == part.demand.source)
+            stage[part] = RankDraw(FromTop(cap_rank(noise_epsilon(total, self.law))), 1, pure_epsilon(part, self.law))
+        return stage
 
     @property
     def bounds_needs(self) -> tuple[Need, ...]:
-        return tuple(need for _, need in self.bounds_stage)
+        return tuple(self.bounds_need(part) for part in self.bounds_stage)
+
+    def bounds_need(self, part: Slice) -> BoundsNeed | UnitTotalsNeed:
+        measure = self.measure(part.demand.source)
+        if part.demand.kind == "bounds":
+            return BoundsNeed(measure.name, 1, bins_needed(measure.low, measure.high))
+        return UnitTotalsNeed(measure.name, max(1, -(-self.widest_cap(measure) // (BINS_MAX - 1))), BINS_MAX)
+
+    def widest_cap(self, measure: Measure) -> int:
+        """Beyond this a cap is weaker than what rows and range imply anyway."""
+        return self.plan.bounds.rows_per_unit * max(1, abs(measure.low), abs(measure.high))
 
     @property
     def keys_need(self) -> KeysNeed | None:
@@ -82,14 +109,6 @@ class PricedPlan:
         """What stage 2 must compute; equal needs once."""
         here = self if found is None else self.given(found)
         return tuple(dict.fromkeys(item.need for item in here.drawn.values()))
-
-    def _bounds_need(self, part: Slice) -> Need:
-        measure = next(m for m in self.plan.measures if m.name == part.demand.source)
-        at = Range(measure.low, measure.high)
-        if part.demand.kind == "bounds":
-            return BoundsNeed(measure.name, 1, max(1, at.magnitude.bit_length() + 1))
-        reach = self.plan.bounds.rows_per_unit * max(1, at.magnitude)
-        return UnitTotalsNeed(measure.name, max(1, -(-reach // (BINS_MAX - 1))), BINS_MAX)
 
     @cached_property
     def parts(self) -> dict[Slice, Part]:
@@ -106,11 +125,14 @@ class PricedPlan:
     def drawn(self) -> dict[Slice, Part | Pick]:
         return {**self.parts, **self.picks}
 
-    def _range(self, source: str) -> Range:
+    def _range(self, source: str, found: ReleasedBounds) -> Range:
         if source == EVERY_ROW:
             return Range(1, 1)
-        measure = next(m for m in self.plan.measures if m.name == source)
-        return Range(*self.found.ranges.get(source, (measure.low, measure.high)))
+        measure = self.measure(source)
+        return Range(*found.ranges.get(source, (measure.low, measure.high)))
+
+    def measure(self, name: str) -> Measure:
+        return next(measure for measure in self.plan.measures if measure.name == name)
 
     def _part(self, part: Slice) -> Part:
         demand, bounds = part.demand, self.plan.bounds
@@ -120,12 +142,13 @@ class PricedPlan:
             return Part("units", demand.source, 1, 1, "groups", groups, self.law, amount)
         if demand.kind == "distinct":
             return Part("distinct", demand.source, 1, 1, "pairs", bounds.rows_per_unit, self.law, amount)
-        at = self._range(demand.source)
+        measured = demand.kind != "capped"  # its weight is of the declared codes: clamping could raise Σ|x|
+        at = self._range(demand.source, self.found if measured else NOTHING_FOUND)
         clip: Clip = "l2" if bounds.clip == "l2" else "rows"
         bound, shape = bounds.rows_per_unit, "sum"
         if demand.kind == "capped":
-            measure = next(m for m in self.plan.measures if m.name == demand.source)
-            cap = cap_code(self.plan, measure) or self.found.caps.get(demand.source, bound * max(1, at.magnitude))
+            measure = self.measure(demand.source)
+            cap = cap_code(self.plan, measure) or self.found.caps.get(measure.name, self.widest_cap(measure))
             clip, bound, shape = "cap", cap, "capped"
         elif at.width == 0:
             shape = "count"
@@ -140,7 +163,7 @@ class PricedPlan:
             attribute = next(a for a in self.plan.attributes if a.name == demand.source)
             assert attribute.domain is not None, "MODE is planned only over a declared domain"
             return Pick("mode", demand.source, Fraction(0), 0, 1, len(attribute.domain), rows, epsilon)
-        at = self._range(demand.source)
+        at = self._range(demand.source, self.found)
         width, bins = grid(at.low, at.high)
         return Pick(demand.function, demand.source, demand.p, at.low, width, bins, rows, epsilon)
 

@@ -9,15 +9,56 @@ from collections.abc import Iterable
 import numpy as np
 
 from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
-from service.core.plan import Need
+from service.core.plan import POSITION, Measure, Need, UnitTotalsNeed
 from service.core.unsealing import unseal
 from service.privacy.derive import derive
+from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
+from service.privacy.mechanisms.quantile import Histograms
 from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Part
-from service.privacy.priced import PricedPlan, assert_covered
+from service.privacy.picks import Pick
+from service.privacy.priced import PricedPlan, ReleasedBounds, assert_covered
 from service.privacy.sampling import NoiseSource
 from service.privacy.wholes import combine, whole
 
 Exacts = Iterable[tuple[tuple[Need, ...], ExactTable]]
+
+
+def release_bounds(priced: PricedPlan, exacts: Exacts, noise: NoiseSource) -> ReleasedBounds:
+    """Stage 0: bounds and caps that the plan asked to be found. Shown, and public from then on."""
+    opened = unsealed(exacts)
+    ranges: dict[str, tuple[int, int]] = {}
+    caps: dict[str, int] = {}
+    notes = []
+    for part, draw in priced.bounds_stage.items():
+        assert_covered(draw.event, priced.charges[part], priced.terms)
+        need, measure = priced.bounds_need(part), priced.measure(part.demand.source)
+        columns = opened[need]
+        if isinstance(draw, ApproximateBounds):
+            found = draw.release(whole(columns["weight"]), noise)
+            low, high = (max(measure.low, min(measure.high, code)) for code in found)
+            ranges[measure.name] = low, high
+            notes.append(f"Bounds found for {measure.label}: {shown(low, measure)} to {shown(high, measure)}.")
+        else:
+            assert isinstance(need, UnitTotalsNeed)
+            weights = whole(columns["weight"])
+            nowhere = np.zeros(weights.size, dtype=np.int64)
+            bins = draw.release(Histograms(1, need.bins, nowhere, whole(columns["bin"]), weights), noise)
+            caps[measure.name] = min(priced.widest_cap(measure), (int(bins[0]) + 1) * need.width)
+            notes.append(f"Cap found for a unit's sum of {measure.label}: {shown(caps[measure.name], measure)}.")
+    return ReleasedBounds(ranges, caps, tuple(notes))
+
+
+def shown(code: int, measure: Measure) -> str:
+    return f"{float(code * measure.step):.12g}"
+
+
+def unsealed(exacts: Exacts) -> dict[Need, dict[str, Array]]:
+    """The columns of every need. Here the tables are opened, once."""
+    opened: dict[Need, dict[str, Array]] = {}
+    for needs, table in exacts:
+        columns, _ = unseal(table)
+        opened |= dict.fromkeys(needs, columns)
+    return opened
 
 
 def release_values(
@@ -35,12 +76,10 @@ def release_values(
     """
     for part, item in priced.drawn.items():
         assert_covered(item.event, priced.charges[part], priced.terms)
-    opened: dict[Need, dict[str, Array]] = {}
-    for needs, table in exacts:
-        columns, _ = unseal(table)
-        opened |= dict.fromkeys(needs, columns)
+    opened = unsealed(exacts)
     assert all(item.need in opened for item in priced.drawn.values()), "a need was not computed"
     primitives = {item.name: noised(item, opened[item.need], keys.size, noise) for item in priced.parts.values()}
+    primitives |= {item.name: chosen(item, opened[item.need], keys.size, noise) for item in priced.picks.values()}
     return derive(priced.plan, keys, primitives, replicas=replicas)
 
 
@@ -54,6 +93,12 @@ def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSourc
     if any(row.dtype == object for row in rows):
         rows = [row.astype(object) for row in rows]
     return np.stack(rows)
+
+
+def chosen(pick: Pick, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
+    """One code per group (for a mode: the number of the candidate)."""
+    group, bins, weight = (whole(columns[name]) for name in (POSITION, "bin", "weight"))
+    return pick.codes(pick.draw.release(Histograms(groups, pick.bins, group, bins, weight), noise))
 
 
 def exact_moments(part: Part, columns: dict[str, Array], groups: int) -> tuple[Array, Array, Array]:
