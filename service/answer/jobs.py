@@ -27,6 +27,7 @@ class Job:
     body: bytes | None = None
     error: ServiceError | None = None
     finished: float | None = None
+    cancelled: bool = False
     done: threading.Event = field(default_factory=threading.Event)
 
 

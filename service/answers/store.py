@@ -94,6 +94,10 @@ class Answers:
                 )
             )
 
+    def save(self, answer: StoredAnswer) -> None:
+        """Store an answer that needs no settling: a replay."""
+        self._store.write(lambda tx: self.put(tx, answer))
+
     def get(self, query_id: str) -> StoredAnswer | None:
         with self._lock:
             hit = self._hot.get(query_id)

@@ -19,6 +19,7 @@ ServiceError
 ├── BodyTooLarge            413  body-too-large           before parsing
 ├── TooBusy                 503  too-busy                 before reserve
 ├── RateLimited             429  rate-limited             before reserve
+├── OuterRefused            422  outer-refused            released values do not fit the outer SQL; spent
 └── AnswerFailed            500  answer-failed            anything after reserve; the budget is spent
 
 Bugs are AssertionError, never a ServiceError.
@@ -122,6 +123,13 @@ class TooBusy(ServiceError):
 
 class RateLimited(ServiceError):
     code, title, status = "rate-limited", "Too many requests", 429
+
+
+class OuterRefused(ServiceError):
+    """The free outer SQL failed on released values: its text depends on them alone and may be shown.
+    The core stays stored, so a corrected question over it costs nothing."""
+
+    code, title, status, budget_spent = "outer-refused", "The released values do not fit this SQL", 422, True
 
 
 class AnswerFailed(ServiceError):

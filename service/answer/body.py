@@ -1,0 +1,145 @@
+"""The answer's body as API.md shows it, from released values and ledger facts only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from service import __version__
+from service.answer.outer import OuterResult
+from service.answer.question import Question, bounds_shown
+from service.answer.shape import to_json
+from service.core.amounts import CLOSED, Cost, show_atto, show_pico
+from service.core.boundary import ReleasedTable
+from service.core.plan import Output
+from service.ledger.book import Balance, Quota
+from service.ledger.history import Past
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the body says beside the values."""
+
+    query_id: str
+    data_version: int
+    ledger_entry: int | None
+    replay_of: str | None
+    balance: Balance
+
+
+def answer_body(
+    question: Question, released: Sequence[ReleasedTable], result: OuterResult, facts: Facts
+) -> dict[str, Any]:
+    """Everything an analyst gets for one query."""
+    outputs = question.query.outer.outputs
+    notes = [*question.notes, *(note for table in released for note in table.notes)]
+    return {
+        "id": facts.query_id,
+        "status": "answered",
+        "dataset": question.query.dataset,
+        "data_version": facts.data_version,
+        "columns": [
+            _column(output, type_name, released) for output, type_name in zip(outputs, result.types, strict=True)
+        ],
+        "rows": _cells(result.rows),
+        "low_95": _cells(result.low),
+        "high_95": _cells(result.high),
+        "cost": cost_shown(question, facts.replay_of),
+        "remaining": remaining_shown(facts.balance),
+        "notes": list(dict.fromkeys(notes)),
+        "receipt": {
+            **receipt(question),
+            "ledger_entry": facts.ledger_entry,
+            "service_version": __version__,
+        },
+    }
+
+
+def receipt(question: Question) -> dict[str, Any]:
+    """What was done, without a value: also kept in the ledger's entry."""
+    return {
+        "plan_digest": [plan.digest for plan in question.query.cores],
+        "mechanisms": list(question.priced.mechanisms),
+        "bounds": [bounds_shown(plan) for plan in question.query.cores],
+    }
+
+
+def cost_shown(question: Question, replay_of: str | None) -> dict[str, Any]:
+    """What this answer cost: nothing, if it is a replay."""
+    priced = question.priced
+    if replay_of is not None:
+        return {"epsilon": "0", "rho": None, "delta": "0", "share": "0", "replay_of": replay_of}
+    pure = priced.law == "laplace"
+    return {
+        "epsilon": show_pico(priced.cost.orders[-1]) if pure else None,
+        "rho": None if pure else show_pico(priced.amount),
+        "delta": show_atto(priced.cost.delta),
+        "share": show_pico(priced.share),
+        "replay_of": None,
+    }
+
+
+def remaining_shown(balance: Balance) -> dict[str, str]:
+    """What is left of the grant, as epsilon at the dataset's delta: the most that any order has left."""
+    return {
+        "epsilon": show_pico(max(balance.left)),
+        "delta": show_atto(max(0, balance.delta_limit - balance.delta_spent)),
+    }
+
+
+def remaining_after(balance: Balance, cost: Cost) -> dict[str, str]:
+    left = max(0, *(room - spend for room, spend in zip(balance.left, cost.orders, strict=True)))
+    return {
+        "epsilon": show_pico(left),
+        "delta": show_atto(max(0, balance.delta_limit - balance.delta_spent - cost.delta)),
+    }
+
+
+def similar_left(balance: Balance, cost: Cost) -> int:
+    """How many queries of this cost still fit, one after the other."""
+    by_orders = max(room // max(1, spend) for room, spend in zip(balance.left, cost.orders, strict=True))
+    if cost.delta == 0:
+        return by_orders
+    return min(by_orders, max(0, balance.delta_limit - balance.delta_spent) // cost.delta)
+
+
+def _column(output: Output, type_name: str, released: Sequence[ReleasedTable]) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": output.name, "type": type_name, "role": output.role}
+    if output.role == "value":
+        column = released[output.direct[0]].columns.get(output.direct[1]) if output.direct else None
+        shown["noise_std"] = to_json(column.noise_std) if column else None
+        shown["half_width_95"] = to_json(column.half_width) if column else None
+    return shown
+
+
+def _cells(rows: list[list[Any]]) -> list[list[Any]]:
+    return [[to_json(cell) for cell in row] for row in rows]
+
+
+def budget_body(balance: Balance, quota: Quota, past: Sequence[Past], *, detail: bool) -> dict[str, Any]:
+    """The dataset's budget and the caller's ration, as epsilon at the dataset's delta."""
+    left = max(balance.left)
+    body: dict[str, Any] = {
+        "dataset": balance.dataset,
+        "granted": {"epsilon": show_pico(balance.epsilon_granted), "delta": show_atto(balance.delta_granted)},
+        "spent": {"epsilon": show_pico(balance.epsilon_granted - left), "delta": show_atto(balance.delta_spent)},
+        "remaining": remaining_shown(balance),
+        "ceiling": {
+            "epsilon": show_pico(balance.terms.epsilon_ceiling),
+            "delta": show_atto(balance.terms.delta_ceiling),
+        },
+        "quota": {
+            "share": None if quota.limit is None else show_pico(quota.limit),
+            "spent": show_pico(quota.spent),
+            "remaining": None if quota.limit is None else show_pico(max(0, quota.limit - quota.spent)),
+        },
+        "window": None if balance.window is None else {"period": balance.window, "started": balance.window_started},
+        "paused": balance.paused or quota.paused,
+        "like_your_last": similar_left(balance, past[0].cost) if past else None,
+    }
+    if detail:
+        orders = [*(str(float(order)) for order in balance.terms.orders), "infinity"]
+        body["orders"] = [
+            {"order": order, "spent": None if spent >= CLOSED else show_pico(spent), "limit": show_pico(limit)}
+            for order, spent, limit in zip(orders, balance.spent, balance.limits, strict=True)
+        ]
+    return body

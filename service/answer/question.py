@@ -1,0 +1,85 @@
+"""From a request to a priced question. Reads declarations and the ledger's terms, never data: failing here is free."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from service.core.amounts import PICO, Terms, show_pico
+from service.core.errors import LossOutOfRange
+from service.core.plan import Loss, Plan, Query
+from service.core.request import Ask
+from service.core.schema import Schema
+from service.privacy.price import price
+from service.privacy.priced import PricedQuery
+from service.sql.front import understand
+
+DELTA_PARTS = 100  # undeclared keys take a hundredth of the dataset's selection delta, unless the request says
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request, understood and priced. Invariant P3: pricing it again gives the same price."""
+
+    ask: Ask
+    schema: Schema
+    query: Query
+    loss: Loss
+    priced: PricedQuery
+    notes: tuple[str, ...] = field(default=())
+
+
+def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:
+    """Understand the SQL, settle what it may cost, price it."""
+    query = understand(ask, schema)
+    loss = offered(ask, schema, query, terms)
+    priced = price(query, loss, terms)
+    check_cap(priced, schema, terms)
+    return Question(ask, schema, query, loss, priced, notes=(*query.notes, *priced.notes))
+
+
+def offered(ask: Ask, schema: Schema, query: Query, terms: Terms) -> Loss:
+    """What the request offers, completed by the dataset's defaults."""
+    loss = ask.loss
+    if loss is None:
+        if schema.defaults.epsilon is None:
+            raise LossOutOfRange(
+                "the request says nothing about what may be spent, and the dataset has no default",
+                {"field": "epsilon", "remedy": 'give "epsilon", "rho", "accuracy" or "share"'},
+            )
+        loss = Loss("epsilon", schema.defaults.epsilon)
+    if loss.delta == 0 and not all(plan.keys_declared for plan in query.cores):
+        loss = replace(loss, delta=schema.defaults.delta or terms.delta_selection // DELTA_PARTS)
+    return loss
+
+
+def check_cap(priced: PricedQuery, schema: Schema, terms: Terms) -> None:
+    """One query may take at most the dataset's cap, counted as a share of the ceiling for any mechanism."""
+    most = schema.epsilon_per_query_max
+    if most is None:
+        return
+    allowed = most * PICO // terms.epsilon_ceiling
+    asked = priced.cost.orders[-1] if priced.law == "laplace" else None
+    if (asked is not None and asked > most) or (asked is None and priced.share > allowed):
+        raise LossOutOfRange(
+            f"one query to {schema.dataset!r} may cost epsilon {show_pico(most)} at most"
+            f" (a share of {show_pico(allowed)}); this one costs a share of {show_pico(priced.share)}",
+            {"field": "epsilon", "remedy": "ask for less accuracy, or ask an admin to raise epsilon_per_query_max"},
+        )
+
+
+def bounds_shown(plan: Plan) -> dict[str, Any]:
+    """The bounds that one core was bounded with, for receipts and estimates."""
+    bounds = plan.bounds
+    shown: dict[str, Any] = {
+        "rows_per_unit": bounds.rows_per_unit,
+        "groups_per_unit": bounds.groups_per_unit,
+        "clip": bounds.clip,
+        "min_units": bounds.min_units,
+        "columns": {
+            measure.label: [str(measure.low * measure.step), str(measure.high * measure.step)]
+            for measure in plan.measures
+            if measure.low != measure.high
+        },
+    }
+    if bounds.unit_sum:
+        shown["unit_sum"] = {name: None if cap is None else str(cap) for name, cap in bounds.unit_sum.items()}
+    return shown

@@ -1,0 +1,129 @@
+"""Questions that a stored release already answers: free, because nothing new leaves the boundary.
+
+A core is stored as its keys and noisy primitives under its frame (answer/frames.py). Another question
+on the same frame and data version is derived from it when the primitives express all of its
+aggregates, under the same bounds and with no more noise than its price would buy.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from service.answer.frames import frame, identity
+from service.answer.outer import replicas_wanted
+from service.answer.question import Question
+from service.answers.store import Answers, StoredRelease
+from service.core.boundary import Array, KeyTable, ReleasedTable
+from service.core.plan import Attribute, Measure, Plan
+from service.privacy.compare import no_worse
+from service.privacy.derive import derivable, derive
+from service.privacy.priced import PricedPlan
+
+KEY, PRIMITIVE = "key:", "primitive:"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Released cores from the store, and the query that paid for them."""
+
+    tables: tuple[ReleasedTable, ...]
+    replay_of: str
+
+
+def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, data_version: int) -> StoredRelease:
+    """One released core as the store keeps it."""
+    priced = question.priced.plans[core]
+    plan = priced.plan
+    arrays: dict[str, Array] = {f"{KEY}{name}": values for name, values in table.keys.columns.items()}
+    shapes: dict[str, list[int]] = {}
+    for name, values in table.primitives.items():
+        shapes[name] = list(values.shape)
+        arrays[f"{PRIMITIVE}{name}"] = values.reshape(-1)
+    head = {
+        "size": table.keys.size,
+        "shapes": shapes,
+        "sources": _sources(plan),
+        "selection": _selection(priced),
+        "notes": list(table.notes),
+    }
+    return StoredRelease(query_id, core, question.schema.dataset, data_version, frame(plan), head, arrays)
+
+
+def replay(answers: Answers, question: Question) -> Replayed | None:
+    """All cores from stored releases, or None: then the whole question is paid for."""
+    tables, paid_by = [], ""
+    for index, priced in enumerate(question.priced.plans):
+        found = _find(answers, question, index, priced)
+        if found is None:
+            return None
+        table, query_id = found
+        tables.append(table)
+        paid_by = paid_by or query_id
+    return Replayed(tuple(tables), paid_by)
+
+
+def _find(answers: Answers, question: Question, core: int, priced: PricedPlan) -> tuple[ReleasedTable, str] | None:
+    plan, schema = priced.plan, question.schema
+    for stored in answers.releases(schema.dataset, schema.data_version, frame(plan)):
+        primitives = _renamed(plan, stored)
+        if _selection_serves(stored.head["selection"], _selection(priced)) and no_worse(priced, primitives):
+            assert derivable(plan, primitives)
+            wanted = replicas_wanted(question.query) if core == 0 else frozenset()
+            table = derive(plan, _keys(stored), primitives, replicas=wanted)
+            return table, stored.query_id
+    return None
+
+
+def _renamed(plan: Plan, stored: StoredRelease) -> dict[str, Array]:
+    """Stored primitives under the names that this plan gives to the same measures; others are left out."""
+    here = {digest: name for name, digest in _sources(plan).items()}
+    sources: Mapping[str, str] = stored.head["sources"]
+    names = {old: here[digest] for old, digest in sources.items() if digest in here}
+    primitives: dict[str, Array] = {}
+    for name, shape in stored.head["shapes"].items():
+        words = name.split(" ")
+        if words[1] in sources:
+            if words[1] not in names:
+                continue
+            words[1] = names[words[1]]
+        primitives[" ".join(words)] = stored.arrays[f"{PRIMITIVE}{name}"].reshape(shape)
+    return primitives
+
+
+def _sources(plan: Plan) -> dict[str, str]:
+    """Names of measures and attributes, with what they are."""
+    named: list[Measure | Attribute] = [*plan.measures, *plan.attributes]
+    return {item.name: identity(plan, item) for item in named}
+
+
+def _keys(stored: StoredRelease) -> KeyTable:
+    columns = {name.removeprefix(KEY): values for name, values in stored.arrays.items() if name.startswith(KEY)}
+    return KeyTable({name: np.asarray(values, dtype=object) for name, values in columns.items()}, stored.head["size"])
+
+
+def _selection(priced: PricedPlan) -> dict[str, Any] | None:
+    """How undeclared keys were chosen: what a later question must not exceed."""
+    if priced.plan.keys_declared:
+        return None
+    bounds = priced.plan.bounds
+    return {
+        "law": priced.law,
+        "amounts": [part.amount for part in priced.of("keys")],
+        "delta": priced.selection_delta,
+        "groups_per_unit": bounds.groups_per_unit,
+        "min_units": bounds.min_units,
+        "slots": bounds.slots,
+    }
+
+
+def _selection_serves(stored: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None) -> bool:
+    if stored is None or wanted is None:
+        return stored is wanted
+    same = all(stored[name] == wanted[name] for name in ("law", "groups_per_unit", "min_units", "slots"))
+    return same and stored["delta"] >= wanted["delta"] and _at_least(stored["amounts"], wanted["amounts"])
+
+
+def _at_least(stored: Iterable[int], wanted: Iterable[int]) -> bool:
+    return all(ours >= theirs for ours, theirs in zip(stored, wanted, strict=True))
