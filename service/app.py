@@ -10,8 +10,9 @@ from fastapi.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.admin import Administration
+from service.answer import Answerer, Means
 from service.answer.ladder import Ladder
-from service.answer.walk import Answerer
+from service.answers.store import Answers
 from service.api import admin, datasets, docs, estimates, health, problems, queries
 from service.api.examples import PROBLEM_RESPONSES, Problem
 from service.api.frame import Frame
@@ -24,9 +25,12 @@ from service.engine.duckdb import DuckDBEngine, EngineOptions
 from service.engine.prepare import Importer, ImportOptions
 from service.engine.scratch import Scratch
 from service.ledger.book import Ledger
+from service.ledger.tables import head
+from service.privacy.sampling import SecureNoise
 from service.settings import Settings
 from service.store.database import Store
 
+READY_SECONDS = 10.0
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -60,19 +64,22 @@ def open_books(settings: Settings) -> Books:
     return Books(store, catalog, keys, ledger, Administration(catalog, keys, ledger, importer, folders))
 
 
-def readiness(store: Store, engine: DuckDBEngine) -> Callable[[], list[str]]:
-    """A check that writes to the store and asks the engine, and says which of them does not answer."""
+def readiness(store: Store, scratch: Scratch) -> Callable[[], list[str]]:
+    """A check that writes to the store and asks an engine process, and says which of them does not answer."""
+
+    def ledger() -> None:
+        store.write(lambda tx: tx.execute(sa.update(head).values(number=head.c.number)))
+
+    def engine() -> None:
+        scratch.run("SELECT 1 AS one", {}, (), "", READY_SECONDS)
 
     def check() -> list[str]:
         missing = []
-        for name, probe in (
-            ("ledger", lambda: store.write(lambda tx: tx.execute(sa.text("SELECT 1")))),
-            ("engine", engine.ping),
-        ):
+        for probe in (ledger, engine):
             try:
                 probe()
             except Exception:
-                missing.append(name)
+                missing.append(probe.__name__)
         return missing
 
     return check
@@ -89,11 +96,22 @@ def create_app(settings: Settings) -> FastAPI:
     engine = DuckDBEngine(settings.data_dir, options)
     scratch = Scratch(settings.data_dir)
     ladder = Ladder(settings.time_step_ms, settings.query_seconds * 1000, settings.time_mode)
-    answerer = Answerer(books.store, books.catalog, books.ledger, engine, scratch, ladder)
+    answerer = Answerer(
+        Means(
+            catalog=books.catalog,
+            ledger=books.ledger,
+            engine=engine,
+            scratch=scratch,
+            answers=Answers(books.store),
+            noise=SecureNoise(),
+            ladder=ladder,
+            query_seconds=settings.query_seconds,
+        )
+    )
     metrics = Metrics() if settings.metrics else None
     limiter = Limiter(per_minute=settings.requests_per_minute, at_once=settings.concurrent_requests)
     parts = Parts(
-        answerer, books.catalog, books.keys, books.administration, limiter, metrics, readiness(books.store, engine)
+        answerer, books.catalog, books.keys, books.administration, limiter, metrics, readiness(books.store, scratch)
     )
 
     @asynccontextmanager

@@ -125,6 +125,13 @@ class Answerer:
         found = None if ask.fresh else replay(self._means.answers, question)
         return estimate_body(question, balance, None if found is None else found.replay_of)
 
+    def line_cost(self, ask: Ask, principal: Principal) -> int:
+        """What a panel's line pays for one refresh, in the unit it pays in; 0 for a free replay."""
+        question = self._question(ask, principal)
+        if not ask.fresh and replay(self._means.answers, question) is not None:
+            return 0
+        return question.priced.amount if question.loss.kind in ("epsilon", "rho") else question.priced.share
+
     def budget(self, dataset: str, principal: Principal, detail: bool) -> dict[str, Any]:
         """Granted, spent and remaining; the caller's own quota and last query."""
         self._means.catalog.schema(dataset, principal)

@@ -1,0 +1,154 @@
+"""Panels: named queries that dashboards poll, any number of times, with a viewer key."""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
+
+from service.answers.panels import Panel, now_text, parse_period
+from service.api.auth import Analyst, Viewer, Wired
+from service.api.exact import ExactRoute
+from service.api.formats import JSON
+from service.api.queries import Shape, formed
+from service.api.wire import Amount, QuestionWire, Words, ask_of
+from service.catalog.keys import may_read
+from service.core.amounts import parse_epsilon, show_pico
+from service.core.errors import LossOutOfRange, NotAllowed, NotFound
+from service.core.request import Principal
+from service.core.schema import NAME_PATTERN
+
+router = APIRouter(prefix="/v1/panels", tags=["panels"], route_class=ExactRoute)
+
+PanelName = Annotated[str, Path(pattern=f"^{NAME_PATTERN}$", max_length=63)]
+
+
+class PanelWire(QuestionWire):
+    """A query with a name. `budget` is in the unit that the query pays in: epsilon, rho, or share of the
+    dataset's budget for `accuracy` and `share`."""
+
+    refresh: Annotated[str, Field(max_length=20, examples=["PT1H", "P1D"])] | None = None
+    budget: Amount
+    title: Words = ""
+    chart: Annotated[dict[str, Any], Field(max_length=50)] | None = None
+
+
+@router.put("/{panel}", response_model=dict[str, Any])
+def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wired) -> Response:
+    """Name a query. It is understood and priced now, so that a panel that can not work is refused now."""
+    question = QuestionWire.model_validate(wanted.model_dump(include=set(QuestionWire.model_fields)))
+    ask = ask_of(question)
+    parts.catalog.schema(ask.dataset, analyst)
+    if ask.fresh:
+        raise LossOutOfRange("a panel pays once per data version; fresh can not be set", {"field": "fresh"})
+    parts.answerer.estimate(ask, analyst)
+    period = parse_period(wanted.refresh)
+    stored = parts.panels.put(
+        Panel(
+            name=panel,
+            dataset=ask.dataset,
+            owner=analyst.prefix,
+            request=question.model_dump_json(),
+            title=wanted.title,
+            chart=json.dumps(wanted.chart or {}, default=str),
+            refresh_seconds=period,
+            budget_pico=parse_epsilon(wanted.budget, "budget"),
+            next_refresh_at=None if period is None else now_text(),
+        )
+    )
+    return Response(json.dumps(show_panel(stored)), media_type=JSON)
+
+
+@router.post("/{panel}/refresh", response_model=dict[str, Any])
+def refresh_panel(panel: PanelName, analyst: Analyst, parts: Wired) -> Response:
+    """Refresh now, from the panel's line; only its owner or an admin may."""
+    found = readable(panel, analyst, parts)
+    if analyst.role != "admin" and found.owner != analyst.prefix:
+        raise NotAllowed("only the panel's owner or an admin may refresh it")
+    return Response(json.dumps(show_panel(parts.refresher.refresh(panel))), media_type=JSON)
+
+
+@router.get("", response_model=list[dict[str, Any]])
+def list_panels(viewer: Viewer, parts: Wired) -> Response:
+    """The panels of datasets that this key may read."""
+    shown = [show_panel(panel) for panel in parts.panels.all() if may_read(viewer, panel.dataset)]
+    return Response(json.dumps(shown), media_type=JSON)
+
+
+@router.get("/{panel}", response_model=dict[str, Any], responses={304: {"description": "Not changed since that ETag."}})
+def get_panel(panel: PanelName, viewer: Viewer, parts: Wired, request: Request, shape: Shape = None) -> Response:
+    """The last good answer with its age; 304 when it has not changed."""
+    found = readable(panel, viewer, parts)
+    body = panel_body(found, parts)
+    content, media_type = formed(body, shape, request.headers.get("accept")) if found.query_id else (body, JSON)
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "private, max-age=1, must-revalidate"}
+    if found.refreshed_at is not None:
+        age = datetime.now(UTC) - datetime.fromisoformat(found.refreshed_at)
+        headers["Age"] = str(max(0, int(age.total_seconds())))
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
+
+
+@router.get("/{panel}/history", response_model=list[dict[str, Any]])
+def get_history(
+    panel: PanelName, viewer: Viewer, parts: Wired, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+) -> Response:
+    """Past refreshes, newest first, each with its rows and intervals."""
+    readable(panel, viewer, parts)
+    past = []
+    for refreshed_at, query_id in parts.panels.history(panel, limit):
+        stored = parts.answers.get(query_id)
+        if stored is not None:
+            answer = json.loads(stored.body)
+            kept = {name: answer[name] for name in ("columns", "rows", "low_95", "high_95", "data_version")}
+            past.append({"refreshed_at": refreshed_at, "id": query_id, **kept})
+    return Response(json.dumps(past, allow_nan=False), media_type=JSON)
+
+
+@router.delete("/{panel}", status_code=204)
+def delete_panel(panel: PanelName, analyst: Analyst, parts: Wired) -> Response:
+    """Forget a panel. What it spent stays spent, and its answers stay readable by their ids."""
+    found = readable(panel, analyst, parts)
+    if analyst.role != "admin" and found.owner != analyst.prefix:
+        raise NotAllowed("only the panel's owner or an admin may delete it")
+    parts.panels.delete(panel)
+    return Response(status_code=204)
+
+
+def readable(name: str, principal: Principal, parts: Wired) -> Panel:
+    """The panel, if this key may read its dataset; absent and not yours are the same answer."""
+    panel = parts.panels.get(name)
+    if panel is None or not may_read(principal, panel.dataset):
+        raise NotFound("there is no such panel, or this key may not read it", {"panel": name})
+    return panel
+
+
+def panel_body(panel: Panel, parts: Wired) -> bytes:
+    """The stored answer plus what the panel knows of itself."""
+    stored = None if panel.query_id is None else parts.answers.get(panel.query_id)
+    answer: dict[str, Any] = {} if stored is None else json.loads(stored.body)
+    return json.dumps({**answer, **show_panel(panel)}, ensure_ascii=False, allow_nan=False).encode()
+
+
+def show_panel(panel: Panel) -> dict[str, Any]:
+    """Name, state and money. The owner is a key's public prefix."""
+    request = json.loads(panel.request)
+    unit = next((name for name in ("epsilon", "rho") if request.get(name) is not None), "share")
+    return {
+        "panel": panel.name,
+        "dataset": panel.dataset,
+        "title": panel.title,
+        "chart": json.loads(panel.chart),
+        "owner": panel.owner,
+        "state": panel.state,
+        "state_detail": panel.state_detail,
+        "refresh_seconds": panel.refresh_seconds,
+        "refreshed_at": panel.refreshed_at,
+        "next_refresh_at": panel.next_refresh_at,
+        "runs_out_on": panel.runs_out_on(parse_epsilon(request[unit], unit)) if request.get(unit) else None,
+        "budget": {"unit": unit, "line": show_pico(panel.budget_pico), "spent": show_pico(panel.spent_pico)},
+    }
