@@ -1,13 +1,14 @@
 """From demands to charges: how much each draw gets, and what the account pays for it. Pure."""
 
+from dataclasses import replace
 from fractions import Fraction
 
-from service.core.amounts import CLOSED, PICO, Terms, show_pico
+from service.core.amounts import ATTO, CLOSED, PICO, Terms, show_pico
 from service.core.errors import LossOutOfRange
-from service.core.events import Event, GaussianEvent, PureEvent
+from service.core.events import Event, GaussianEvent, GaussianSelectionEvent, PureEvent
 from service.core.plan import Aggregate, Loss, Plan, Query
 from service.privacy.accounting import share, total
-from service.privacy.choose import Demand, Slice, divide, output_weights, value_demands
+from service.privacy.choose import Demand, Slice, divide, keys_demand, output_weights, value_demands
 from service.privacy.parts import Law
 from service.privacy.predict import predict
 from service.privacy.priced import Prediction, PricedPlan, PricedQuery
@@ -22,10 +23,24 @@ def refuse_l2(query: Query) -> None:
         )
 
 
+def delta_of(query: Query, loss: Loss, core: int) -> int:
+    """The delta of one core, in atto: only private keys need any, and they share it."""
+    selecting = [at for at, plan in enumerate(query.cores) if not plan.keys_declared]
+    return loss.delta // len(selecting) if core in selecting else 0
+
+
 def all_demands(query: Query, law: Law, loss: Loss) -> list[tuple[int, Demand]]:
     demands = []
     for core, plan in enumerate(query.cores):
         wanted = value_demands(plan, law, output_weights(query, loss, core))
+        if not plan.keys_declared:
+            delta = delta_of(query, loss, core)
+            if not delta:
+                raise LossOutOfRange(
+                    "selecting group keys that are not declared needs a delta",
+                    {"field": "delta", "remedy": "give a delta, or declare the keys (a domain, or key IN (…))"},
+                )
+            wanted.append(keys_demand(plan, law, wanted, delta / ATTO))
         demands += [(core, demand) for demand in wanted]
     return demands
 
@@ -36,6 +51,11 @@ def price_at(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> P
         raise LossOutOfRange(f"{loss.kind} must be above zero", {"field": loss.kind})
     if law == "laplace":
         refuse_l2(query)
+    if not terms.delta_selection and not all(plan.keys_declared for plan in query.cores):
+        raise LossOutOfRange(
+            "this dataset's budget has no delta for selecting group keys",
+            {"field": "delta", "remedy": "declare the keys: a domain, a public table, or key IN (…)"},
+        )
     plans = allot(query, law, amount, loss, terms)
     events = paid_events(plans, terms)
     paid = total(events, terms)
@@ -55,11 +75,12 @@ def allot(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> tupl
     plans = []
     for core, plan in enumerate(query.cores):
         mine = tuple(part for part in slices if part.core == core)
-        bare = PricedPlan(plan, law, mine, {}, {}, terms)
+        delta = Fraction(delta_of(query, loss, core), ATTO)
+        bare = PricedPlan(plan, law, mine, {}, {}, terms, delta)
         charges = charges_of(bare)
-        parts = list(bare.parts.values())
+        parts = [*bare.parts.values(), *filter(None, [bare.counted_units])]
         widths = {a.name: Prediction() if unknown_bounds(plan, a) else predict(plan, parts, a) for a in plan.aggregates}
-        plans.append(PricedPlan(plan, law, mine, charges, widths, terms))
+        plans.append(replace(bare, charges=charges, predictions=widths))
     return tuple(plans)
 
 
@@ -86,6 +107,9 @@ def charges_of(priced: PricedPlan) -> dict[Slice, Event]:
         charges[part] = pick.event
     for part, draw in priced.bounds_stage.items():
         charges[part] = draw.event
+    if priced.keys_stage is not None:
+        part, rule = priced.keys_stage
+        charges[part] = rule.event
     return charges
 
 
@@ -106,9 +130,17 @@ def paid_events(plans: tuple[PricedPlan, ...], terms: Terms) -> tuple[Event, ...
                 families.setdefault(family, {}).setdefault(member, []).append(charge)
         for members in families.values():
             events += costliest(list(members.values()), terms)
-    gaussian = sum((e.l2_squared / e.sigma_squared for e in events if isinstance(e, GaussianEvent)), Fraction(0))
-    merged: list[Event] = [GaussianEvent(gaussian, Fraction(1))] if gaussian else []
-    return tuple(merged + [event for event in events if not isinstance(event, GaussianEvent)])
+    noise = [event for event in events if isinstance(event, GaussianEvent | GaussianSelectionEvent)]
+    rest = [event for event in events if not isinstance(event, GaussianEvent | GaussianSelectionEvent)]
+    return (*one_vector(noise), *rest)
+
+
+def one_vector(noise: list[GaussianEvent | GaussianSelectionEvent]) -> list[Event]:
+    ratio = sum((event.l2_squared / event.sigma_squared for event in noise), Fraction(0))
+    delta = sum((event.delta for event in noise if isinstance(event, GaussianSelectionEvent)), Fraction(0))
+    if not noise:
+        return []
+    return [GaussianSelectionEvent(ratio, Fraction(1), delta) if delta else GaussianEvent(ratio, Fraction(1))]
 
 
 def costliest(members: list[list[Event]], terms: Terms) -> list[Event]:
@@ -124,6 +156,9 @@ def costliest(members: list[list[Event]], terms: Terms) -> list[Event]:
 
 def notes_of(plan: PricedPlan) -> list[str]:
     notes = []
+    if plan.keys_stage is not None:
+        rule = plan.keys_stage[1]
+        notes.append(f"Group keys are private: a group is shown from about {rule.people_needed:.0f} people on.")
     for part in plan.of("bounds"):
         label = next(m.label for m in plan.plan.measures if m.name == part.demand.source)
         notes.append(f"Bounds of {label} are found privately first, for {show_pico(part.amount)} of the amount.")

@@ -13,6 +13,7 @@ predicted error whatever the amount (MECHANISMS section 3):
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import log, sqrt
 from typing import Literal
 
 from service.core.errors import LossOutOfRange
@@ -109,6 +110,32 @@ def pick_demands(plan: Plan, aggregates: Iterable[tuple[Aggregate, Fraction]]) -
     ]  # fmt: skip
 
 
+def reuses_count(plan: Plan) -> bool:
+    """Does selecting the keys already count the people of each group, so that COUNT(DISTINCT unit) is free?"""
+    counted = any(aggregate.function == "count_units" for aggregate in plan.aggregates)
+    return counted and not plan.keys_declared and plan.bounds.slots == "pairs"
+
+
+def keys_demand(plan: Plan, law: Law, demands: Iterable[Demand], delta: float) -> Demand:
+    """Selecting the keys, with the share that balances seeing groups against reading them.
+
+    A group needs about a = k·ln(k/delta)/x people to be shown, and a count is then off by up to about
+    b = 3·B·(primitives)/(1 - x): their sum is least at x = sqrt(a)/(sqrt(a) + sqrt(b)). Under rho the same with
+    square roots of the amounts. Kept between a fifth and a half; all of it where only units are counted.
+    """
+    weight = sum((demand.weight for demand in demands), Fraction(0))
+    if not weight:
+        return Demand("keys", "", Fraction(1))
+    k, rows = plan.bounds.groups_per_unit, plan.bounds.rows_per_unit
+    reach = log(k / delta)
+    if law == "laplace":
+        seen, read = sqrt(k * reach), sqrt(3 * rows * float(weight))
+    else:
+        seen, read = (k * 2 * reach) ** (1 / 3), (2 * rows * float(weight) ** 0.5) ** (2 / 3)
+    part = Fraction(round(100 * min(0.5, max(0.2, seen / (seen + read)))), 100)
+    return Demand("keys", "", weight * part / (1 - part))
+
+
 def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list[Demand]:
     """Everything that the aggregates of a core are derived from."""
     weighted = [(aggregate, weights.get(aggregate.name, Fraction(1))) for aggregate in plan.aggregates]
@@ -117,7 +144,7 @@ def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list
     if rows:
         demands.append(Demand("moments", EVERY_ROW, max(rows)))
     units = [weight for aggregate, weight in weighted if aggregate.function == "count_units"]
-    if units:
+    if units and not reuses_count(plan):
         demands.append(Demand("units", EVERY_UNIT, max(units)))
     for measure in plan.measures:
         wanted: dict[str, Fraction] = {}

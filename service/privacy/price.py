@@ -7,11 +7,11 @@ an accuracy or a share of the budget both are priced and the better one is taken
 from collections.abc import Callable
 from fractions import Fraction
 
-from service.core.amounts import PICO, Terms
+from service.core.amounts import ATTO, PICO, Terms
 from service.core.errors import LossOutOfRange
 from service.core.plan import Aggregate, Loss, Output, Query
 from service.privacy.accounting import limits
-from service.privacy.charge import all_demands, price_at, refuse_l2, unknown_bounds
+from service.privacy.charge import all_demands, delta_of, price_at, refuse_l2, unknown_bounds
 from service.privacy.choose import Slice, divide
 from service.privacy.parts import Law
 from service.privacy.predict import log_error, predict
@@ -58,7 +58,7 @@ def price_share(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
 def error_of(priced: PricedQuery) -> float:
     total_error = 0.0
     for plan in priced.plans:
-        parts, picks = list(plan.parts.values()), list(plan.picks.values())
+        parts, picks = [*plan.parts.values(), *filter(None, [plan.counted_units])], list(plan.picks.values())
         total_error += sum(log_error(plan.plan, parts, picks, aggregate) for aggregate in plan.plan.aggregates)
     return total_error
 
@@ -147,10 +147,12 @@ def cheapest(query: Query, law: Law, loss: Loss, terms: Terms) -> int:
         )
     slices = divide(PICO, all_demands(query, law, loss))
     mine = tuple(part for part in slices if part.core == core)
+    delta = Fraction(delta_of(query, loss, core), ATTO)
 
     def width(amount: int) -> float:
         sized = tuple(Slice(part.core, part.demand, max(1, part.amount * amount // PICO)) for part in mine)
-        parts = list(PricedPlan(plan, law, sized, {}, {}, terms).parts.values())
+        sketch = PricedPlan(plan, law, sized, {}, {}, terms, delta)
+        parts = [*sketch.parts.values(), *filter(None, [sketch.counted_units])]
         found = predict(plan, parts, aggregate, confidence).half_width_95
         if found is None:
             raise LossOutOfRange(

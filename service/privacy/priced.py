@@ -5,16 +5,19 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt
+from typing import Literal
 
 from service.core.amounts import PICO, Cost, Terms
+from service.core.boundary import Array, KeyTable
 from service.core.events import Event
 from service.core.plan import BoundsNeed, KeysNeed, Measure, Need, Plan, UnitTotalsNeed
 from service.privacy.accounting import cost
-from service.privacy.choose import Slice, cap_code
+from service.privacy.choose import Slice, cap_code, reuses_count
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds, bins_needed
 from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank
+from service.privacy.mechanisms.selection import Rule, choose_rule
 from service.privacy.mechanisms.shape import Range
-from service.privacy.parts import EVERY_ROW, Clip, Law, Part
+from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Clip, Law, Part
 from service.privacy.picks import BINS_MAX, Pick, grid
 
 JOINT = {0: "count", 1: "mean", 2: "variance"}
@@ -65,6 +68,7 @@ class PricedPlan:
     charges: Mapping[Slice, Event]
     predictions: Mapping[str, Prediction]
     terms: Terms
+    delta: Fraction = Fraction(0)  # for selecting the keys
     found: ReleasedBounds = NOTHING_FOUND
 
     def given(self, found: ReleasedBounds) -> "PricedPlan":
@@ -101,9 +105,29 @@ class PricedPlan:
         """Beyond this a cap is weaker than what rows and range imply anyway."""
         return self.plan.bounds.rows_per_unit * max(1, abs(measure.low), abs(measure.high))
 
+    @cached_property
+    def keys_stage(self) -> tuple[Slice, Rule] | None:
+        """Stage 1, where the keys are private: the rule that names groups of the fewest people."""
+        selecting = self.of("keys")
+        if not selecting:
+            return None
+        (part,) = selecting
+        kind: Literal["epsilon", "rho"] = "epsilon" if self.law == "laplace" else "rho"
+        amount = Fraction(part.amount, PICO)
+        return part, choose_rule(self.plan.bounds, kind, amount, self.delta, reuse_count=reuses_count(self.plan))
+
     @property
     def keys_need(self) -> KeysNeed | None:
-        return None
+        return self.keys_stage[1].need if self.keys_stage else None
+
+    @property
+    def counted_units(self) -> Part | None:
+        """The count of people that selection leaves behind, as a part: the noise has the same scale."""
+        if self.keys_stage is None or not reuses_count(self.plan):
+            return None
+        (part, rule), amount = self.keys_stage, Fraction(self.keys_stage[0].amount, PICO)
+        assert rule.reuses_count and part.demand.kind == "keys"
+        return Part("units", EVERY_UNIT, 1, 1, "groups", rule.groups_per_unit, self.law, amount)
 
     def value_needs(self, found: ReleasedBounds | None = None) -> tuple[Need, ...]:
         """What stage 2 must compute; equal needs once."""
@@ -177,6 +201,14 @@ def assert_covered(drawn: Event, charged: Event, terms: Terms) -> None:
     real, paid = cost(drawn, terms), cost(charged, terms)
     assert all(r <= p for r, p in zip(real.orders, paid.orders, strict=True)), "a draw would cost more than was charged"
     assert real.delta <= paid.delta, "a draw would use more delta than was charged"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedKeys:
+    """Keys that may be named, in their own order, and the noisy people of each where the rule counts them."""
+
+    keys: KeyTable
+    counts: Array | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from service.core.unsealing import unseal
 from service.privacy.derive import derive
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms
+from service.privacy.mechanisms.selection import decide
 from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Part
 from service.privacy.picks import Pick
-from service.privacy.priced import PricedPlan, ReleasedBounds, assert_covered
+from service.privacy.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
 from service.privacy.sampling import NoiseSource
 from service.privacy.wholes import combine, whole
 
@@ -61,9 +62,23 @@ def unsealed(exacts: Exacts) -> dict[Need, dict[str, Array]]:
     return opened
 
 
+def release_keys(priced: PricedPlan, exact: ExactTable, noise: NoiseSource) -> SelectedKeys:
+    """Stage 1: the group keys that may be named, in the order of the keys themselves."""
+    assert priced.keys_stage is not None, "all keys are declared"
+    part, rule = priced.keys_stage
+    assert_covered(rule.event, priced.charges[part], priced.terms)
+    columns, sealed = unseal(exact)
+    n = whole(columns["n"])
+    units = whole(columns["units"]) if "units" in columns else None
+    decision = decide(n, units, rule, noise)
+    keys = {key.name: sealed[key.name][decision.named] for key in priced.plan.keys}
+    counts = None if decision.counts is None else decision.counts[decision.named]
+    return SelectedKeys(KeyTable(keys, int(decision.named.sum())), counts)
+
+
 def release_values(
     priced: PricedPlan,
-    keys: KeyTable,
+    selected: KeyTable | SelectedKeys,
     exacts: Exacts,
     noise: NoiseSource,
     *,
@@ -71,15 +86,19 @@ def release_values(
 ) -> ReleasedTable:
     """Stage 2: every aggregate of the core over the public keys.
 
-    `exacts` pairs the needs of each statement with its table, as emission grouped them. `replicas` names
-    the aggregates for which simulated copies are wanted.
+    `selected` are the declared keys, or what stage 1 released. `exacts` pairs the needs of each statement
+    with its table, as emission grouped them. `replicas` names the aggregates to simulate copies of.
     """
     for part, item in priced.drawn.items():
         assert_covered(item.event, priced.charges[part], priced.terms)
+    keys = selected.keys if isinstance(selected, SelectedKeys) else selected
     opened = unsealed(exacts)
     assert all(item.need in opened for item in priced.drawn.values()), "a need was not computed"
     primitives = {item.name: noised(item, opened[item.need], keys.size, noise) for item in priced.parts.values()}
     primitives |= {item.name: chosen(item, opened[item.need], keys.size, noise) for item in priced.picks.values()}
+    if priced.counted_units is not None:
+        assert isinstance(selected, SelectedKeys) and selected.counts is not None
+        primitives[priced.counted_units.name] = selected.counts.reshape(1, -1)
     return derive(priced.plan, keys, primitives, replicas=replicas)
 
 

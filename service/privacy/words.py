@@ -2,6 +2,7 @@
 
 from math import sqrt
 
+from service.privacy.mechanisms.selection import Gaussian, Laplace, Rule, TruncatedLaplace
 from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Part
 from service.privacy.picks import Pick
 from service.privacy.priced import PricedPlan
@@ -46,7 +47,17 @@ def pick_words(plan: PricedPlan, pick: Pick) -> str:
     )
 
 
+def keys_words(rule: Rule) -> str:
+    law = {TruncatedLaplace: "truncated Laplace", Laplace: "discrete Laplace", Gaussian: "discrete Gaussian"}
+    counted = {"units": "people", "weighted": "people, weighted by their groups", "rows": "people's first rows"}
+    return f"group keys: {law[type(rule.law)]} noise on {counted[rule.counting]}, threshold {rule.people_needed:.4g}"
+
+
 def describe(plan: PricedPlan) -> list[str]:
     """One line for each thing that will be drawn."""
-    lines = [part_words(plan, part) for part in plan.parts.values()]
+    lines = [keys_words(plan.keys_stage[1])] if plan.keys_stage else []
+    for draw in plan.bounds_stage:
+        what = "bounds" if draw.demand.kind == "bounds" else "the cap of a unit's sum"
+        lines.append(f"{what} of {label_of(plan, draw.demand.source)}, found privately")
+    lines += [part_words(plan, part) for part in plan.parts.values()]
     return lines + [pick_words(plan, pick) for pick in plan.picks.values()]
