@@ -54,6 +54,11 @@ class Administration:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="import")
         self._running: dict[str, Future[None]] = {}
 
+    def start(self) -> None:
+        """When a service begins: imports that a stopped process left behind did not finish."""
+        self._catalog.fail_unfinished_imports()
+        self._importer.clean()
+
     # --- Datasets ---
 
     def put_dataset(self, name: str, declared: DatasetDeclaration, *, actor: str) -> bool:
@@ -201,7 +206,8 @@ class Administration:
         return found[:limit]
 
     def verify(self) -> dict[str, Any]:
-        return asdict(self._ledger.verify())
+        verdict = self._ledger.verify()
+        return {"holds": verdict.holds, **asdict(verdict)}
 
     # --- Keys ---
 

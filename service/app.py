@@ -12,20 +12,25 @@ from service import __version__
 from service.admin import Administration
 from service.answer import Answerer, Means
 from service.answer.ladder import Ladder
+from service.answer.refresh import Refresher, Refreshing
+from service.answers.panels import Panels
+from service.answers.publish import Publisher
 from service.answers.store import Answers
 from service.api import admin, datasets, docs, estimates, health, problems, queries
+from service.api import panels as panel_routes
 from service.api.examples import PROBLEM_RESPONSES, Problem
 from service.api.frame import Frame
 from service.api.limits import Limiter
 from service.api.metrics import Metrics
 from service.api.parts import Parts
+from service.api.wire import stored_ask
 from service.catalog.keys import Keys
 from service.catalog.store import Catalog
+from service.catalog.tables import key
 from service.engine.duckdb import DuckDBEngine, EngineOptions
 from service.engine.prepare import Importer, ImportOptions
 from service.engine.scratch import Scratch
 from service.ledger.book import Ledger
-from service.ledger.tables import head
 from service.privacy.sampling import SecureNoise
 from service.settings import Settings
 from service.store.database import Store
@@ -64,11 +69,17 @@ def open_books(settings: Settings) -> Books:
     return Books(store, catalog, keys, ledger, Administration(catalog, keys, ledger, importer, folders))
 
 
+def publisher_of(settings: Settings) -> Publisher | None:
+    if not settings.publish_url:
+        return None
+    return Publisher(settings.publish_url, schema=settings.publish_schema, reader=settings.publish_reader or None)
+
+
 def readiness(store: Store, scratch: Scratch) -> Callable[[], list[str]]:
     """A check that writes to the store and asks an engine process, and says which of them does not answer."""
 
     def ledger() -> None:
-        store.write(lambda tx: tx.execute(sa.update(head).values(number=head.c.number)))
+        store.write(lambda tx: tx.execute(sa.update(key).where(key.c.prefix == "").values(name="")))
 
     def engine() -> None:
         scratch.run("SELECT 1 AS one", {}, (), "", READY_SECONDS)
@@ -85,44 +96,78 @@ def readiness(store: Store, scratch: Scratch) -> Callable[[], list[str]]:
     return check
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What answers queries: processes, threads, and the panels that ask by themselves."""
+
+    answerer: Answerer
+    answers: Answers
+    engine: DuckDBEngine
+    scratch: Scratch
+    refresher: Refresher
+    panels: Panels
+
+    def close(self) -> None:
+        """Whoever asks first stops first."""
+        for part in (self.refresher, self.answerer, self.scratch, self.engine):
+            part.close()
+
+
+def open_walk(settings: Settings, books: Books) -> Walk:
+    memory = memory_bytes(settings.engine_memory)
+    seconds = settings.query_seconds
+    options = EngineOptions(workers=settings.engine_workers, memory_bytes=memory, query_seconds=seconds)
+    engine, scratch = DuckDBEngine(settings.data_dir, options), Scratch(settings.data_dir)
+    answers, panels = Answers(books.store), Panels(books.store)
+    means = Means(
+        catalog=books.catalog,
+        ledger=books.ledger,
+        engine=engine,
+        scratch=scratch,
+        answers=answers,
+        noise=SecureNoise(),
+        ladder=Ladder(settings.time_step_ms, seconds * 1000, settings.time_mode),
+        query_seconds=seconds,
+    )
+    answerer = Answerer(means)
+    refreshing = Refreshing(
+        answerer=answerer,
+        panels=panels,
+        owners=books.keys,
+        ask_of=stored_ask,
+        publisher=publisher_of(settings),
+        patience_s=seconds * 2.0,
+    )
+    return Walk(answerer, answers, engine, scratch, Refresher(refreshing), panels)
+
+
 def create_app(settings: Settings) -> FastAPI:
     """Everything wired. Opening happens here, closing when the server stops."""
     books = open_books(settings)
-    options = EngineOptions(
-        workers=settings.engine_workers,
-        memory_bytes=memory_bytes(settings.engine_memory),
-        query_seconds=settings.query_seconds,
-    )
-    engine = DuckDBEngine(settings.data_dir, options)
-    scratch = Scratch(settings.data_dir)
-    ladder = Ladder(settings.time_step_ms, settings.query_seconds * 1000, settings.time_mode)
-    answerer = Answerer(
-        Means(
-            catalog=books.catalog,
-            ledger=books.ledger,
-            engine=engine,
-            scratch=scratch,
-            answers=Answers(books.store),
-            noise=SecureNoise(),
-            ladder=ladder,
-            query_seconds=settings.query_seconds,
-        )
-    )
-    metrics = Metrics() if settings.metrics else None
-    limiter = Limiter(per_minute=settings.requests_per_minute, at_once=settings.concurrent_requests)
+    walk = open_walk(settings, books)
     parts = Parts(
-        answerer, books.catalog, books.keys, books.administration, limiter, metrics, readiness(books.store, scratch)
+        answerer=walk.answerer,
+        answers=walk.answers,
+        panels=walk.panels,
+        refresher=walk.refresher,
+        catalog=books.catalog,
+        keys=books.keys,
+        administration=books.administration,
+        limiter=Limiter(per_minute=settings.requests_per_minute, at_once=settings.concurrent_requests),
+        metrics=Metrics() if settings.metrics else None,
+        ready=readiness(books.store, walk.scratch),
     )
+    books.administration.start()
+    books.ledger.recover()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        walk.refresher.start()
         with ExitStack() as closing:
-            for part in (books, engine, scratch, answerer):
-                closing.callback(part.close)
+            closing.callback(books.close)
+            closing.callback(walk.close)
             yield
 
-    books.catalog.fail_unfinished_imports()
-    books.ledger.recover()
     return assemble(settings, parts, lifespan)
 
 
@@ -140,7 +185,7 @@ def assemble(settings: Settings, parts: Parts, lifespan: Callable[..., object] |
         redirect_slashes=False,
     )
     app.state.parts = parts
-    for router in (queries.router, estimates.router, datasets.router, admin.router, health.router):
+    for router in (queries.router, estimates.router, panel_routes.router, datasets.router, admin.router, health.router):
         app.include_router(router)
     if settings.docs:
         app.include_router(docs.router)

@@ -45,6 +45,9 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     docs: bool = True
     metrics: bool = False
+    publish_url: str = ""
+    publish_schema: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = "halftone_panels"
+    publish_reader: Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]{0,62})?$")] = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("sources", mode="before")
@@ -77,6 +80,13 @@ class Settings(BaseSettings):
     def _store(cls, value: str) -> str:
         if value and not value.startswith(STORES):
             raise ValueError(f"must start with {' or '.join(STORES)}")
+        return value
+
+    @field_validator("publish_url")
+    @classmethod
+    def _publish(cls, value: str) -> str:
+        if value and not value.startswith("postgresql+psycopg://"):
+            raise ValueError("must start with postgresql+psycopg://")
         return value
 
     @property

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from service.admin import Administration
+from service.answer.refresh import Refresher
+from service.answers.panels import Panels
+from service.answers.store import Answers
 from service.api.limits import Limiter
 from service.api.metrics import Metrics
 from service.catalog.keys import Keys
@@ -34,6 +37,8 @@ class Answering(Protocol):
 
     def find(self, query_id: str, principal: Principal) -> Submitted: ...
 
+    def cancel(self, query_id: str, principal: Principal) -> Submitted: ...
+
     def budget(self, dataset: str, principal: Principal, detail: bool) -> dict[str, Any]: ...
 
     def history(self, principal: Principal, dataset: str | None, text: str | None) -> list[dict[str, Any]]: ...
@@ -42,6 +47,9 @@ class Answering(Protocol):
 @dataclass(frozen=True, slots=True)
 class Parts:
     answerer: Answering
+    answers: Answers
+    panels: Panels
+    refresher: Refresher
     catalog: Catalog
     keys: Keys
     administration: Administration

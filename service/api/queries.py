@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from service.api.auth import Analyst, Wired
+from service.api.auth import Analyst, Viewer, Wired
 from service.api.exact import ExactRoute
-from service.api.examples import ANSWER_RESPONSES, QUERY_EXAMPLES
+from service.api.examples import ANSWER_RESPONSES, QUERY_EXAMPLES, Waiting
 from service.api.formats import ARROW, CSV, JSON, choose, flat, to_arrow, to_csv
 from service.api.parts import Submitted
 from service.api.wire import QueryWire, ask_of
@@ -57,13 +57,21 @@ def post_query(
 
 
 @router.get("/{query_id}", responses={**ANSWER_RESPONSES, 304: {"description": "Not changed since that ETag."}})
-def get_query(query_id: QueryId, analyst: Analyst, parts: Wired, request: Request, shape: Shape = None) -> Response:
+def get_query(query_id: QueryId, viewer: Viewer, parts: Wired, request: Request, shape: Shape = None) -> Response:
     """The stored answer, byte for byte; 202 while it is still on its way."""
-    submitted = parts.answerer.find(query_id, analyst)
+    submitted = parts.answerer.find(query_id, viewer)
     response = shown(submitted, request, shape, None)
     if response.status_code == 201:
         response.status_code = 200
     return response
+
+
+@router.delete("/{query_id}", status_code=202, responses={202: {"model": Waiting}})
+def cancel_query(query_id: QueryId, analyst: Analyst, parts: Wired) -> Response:
+    """Stop working on it. Before the charge that is free; after it the charge stays."""
+    submitted = parts.answerer.cancel(query_id, analyst)
+    body = {"id": submitted.query_id, "status": submitted.status}
+    return Response(json.dumps(body), status_code=202, media_type=JSON)
 
 
 @router.get("", response_model=list[dict[str, Any]])

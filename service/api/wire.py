@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StrictBool, StringConstraints, Tag
 
-from service.catalog.declare import Name, Words
+from service.api.exact import read_exact
+from service.catalog.declare import Name
+from service.catalog.declare import Words as Words
 from service.core.amounts import parse_delta, parse_epsilon
 from service.core.errors import LossOutOfRange
 from service.core.plan import Accuracy, Loss
@@ -210,3 +212,8 @@ def fitted(wire: EstimateListWire) -> list[Ask]:
         raise LossOutOfRange("fit.epsilon is too little for so many queries", {"field": "fit.epsilon"})
     deltas = [0 if question.delta is None else parse_delta(question.delta) for question in wire.queries]
     return [replace(ask, loss=Loss("epsilon", each, delta)) for ask, delta in zip(asks, deltas, strict=True)]
+
+
+def stored_ask(text: str) -> Ask:
+    """A question that was stored as JSON, read as the API reads a body."""
+    return ask_of(QuestionWire.model_validate(read_exact(text.encode())))

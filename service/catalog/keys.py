@@ -79,7 +79,13 @@ class Keys:
             raise NotSignedIn("send a valid key as `Authorization: Bearer ht_…`")
         if row["used_ms"] is None or now - row["used_ms"] > USED_STEP_MS:
             self._store.write(lambda tx: tx.execute(key.update().where(key.c.prefix == prefix).values(used_ms=now)))
-        return Principal(prefix, row["name"], row["role"], frozenset(json.loads(row["datasets"])))
+        return _principal(dict(row))
+
+    def principal(self, prefix: str) -> Principal | None:
+        """Who a key in use belongs to; None once it is revoked or expired."""
+        with self._store.read() as connection:
+            row = connection.execute(sa.select(key).where(key.c.prefix == prefix, _active(now_ms()))).mappings().first()
+        return None if row is None else _principal(dict(row))
 
     def any_active(self) -> bool:
         now = now_ms()
@@ -112,6 +118,10 @@ class Keys:
             note(tx, "key.revoke", prefix, {"name": row["name"], "role": row["role"]})
 
         self._store.write(work)
+
+
+def _principal(row: dict[str, Any]) -> Principal:
+    return Principal(row["prefix"], row["name"], row["role"], frozenset(json.loads(row["datasets"])))
 
 
 def _active(now: int) -> sa.ColumnElement[bool]:

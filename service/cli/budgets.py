@@ -1,0 +1,92 @@
+"""budget show and grant; ledger show, verify, export."""
+
+import argparse
+import json
+
+from service.admin import COMMAND_LINE
+from service.cli.talk import books, print_table
+from service.core.amounts import CLOSED, show_atto, show_pico
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    group = commands.add_parser("budget", help="look at and grant privacy budgets")
+    acts = group.add_subparsers(metavar="ACT", required=True)
+    show = acts.add_parser("show", help="granted and spent, order by order")
+    show.set_defaults(run=run_show)
+    grant = acts.add_parser("grant", help="set how much of the ceiling may be used")
+    grant.add_argument("--epsilon")
+    grant.add_argument("--delta")
+    grant.set_defaults(run=run_grant)
+    pause = acts.add_parser("pause", help="no more queries until resumed")
+    pause.set_defaults(run=run_pause)
+    resume = acts.add_parser("resume", help="queries go on, with a fresh allowance of failures")
+    resume.set_defaults(run=run_resume)
+    for command in (show, grant, pause, resume):
+        command.add_argument("dataset")
+    for command in (grant, pause, resume):
+        command.add_argument("--reason", required=True)
+    books_group = commands.add_parser("ledger", help="look into the journal and verify it")
+    ledger = books_group.add_subparsers(metavar="ACT", required=True)
+    tail = ledger.add_parser("show", help="entries, oldest first")
+    tail.add_argument("--dataset")
+    tail.add_argument("--after", type=int, default=0)
+    tail.add_argument("--limit", type=int, default=50)
+    tail.set_defaults(run=run_entries)
+    ledger.add_parser("verify", help="re-derive the chain and every balance").set_defaults(run=run_verify)
+    ledger.add_parser("export", help="the whole journal as JSON lines").set_defaults(run=run_export)
+
+
+def run_show(options: argparse.Namespace) -> None:
+    with books() as opened:
+        opened.catalog.declaration(options.dataset)
+        balance = opened.ledger.balance(options.dataset)
+    print(f"granted epsilon {show_pico(balance.epsilon_granted)} at delta {show_atto(balance.delta_granted)}")
+    orders = [*(f"{float(order):g}" for order in balance.terms.orders), "infinity"]
+    rows = [
+        [order, show_pico(limit) if limit >= 0 else "closed", "closed" if spent >= CLOSED else show_pico(spent)]
+        for order, limit, spent in zip(orders, balance.limits, balance.spent, strict=True)
+    ]
+    print_table(["order", "limit", "spent"], rows)
+    print(f"delta for undeclared groups: {show_atto(balance.delta_spent)} of {show_atto(balance.delta_limit)}")
+    print(f"failures after the charge: {balance.failures} of {balance.failures_allowed} allowed")
+    if balance.paused:
+        print("paused: queries are refused until `halftone budget resume`")
+
+
+def run_grant(options: argparse.Namespace) -> None:
+    with books() as opened:
+        opened.administration.grant(
+            options.dataset, options.epsilon, options.delta, actor=COMMAND_LINE, reason=options.reason
+        )
+    print("Granted.")
+
+
+def run_pause(options: argparse.Namespace) -> None:
+    with books() as opened:
+        opened.administration.pause(options.dataset, actor=COMMAND_LINE, reason=options.reason)
+    print("Paused.")
+
+
+def run_resume(options: argparse.Namespace) -> None:
+    with books() as opened:
+        opened.administration.resume(options.dataset, actor=COMMAND_LINE, reason=options.reason)
+    print("Resumed.")
+
+
+def run_entries(options: argparse.Namespace) -> None:
+    with books() as opened:
+        for entry in opened.administration.entries(dataset=options.dataset, after=options.after, limit=options.limit):
+            print(json.dumps(entry))
+
+
+def run_verify(_: argparse.Namespace) -> int:
+    with books() as opened:
+        verdict = opened.administration.verify()
+    print(json.dumps(verdict, indent=2))
+    return 0 if verdict["holds"] else 1
+
+
+def run_export(_: argparse.Namespace) -> None:
+    with books() as opened:
+        for line in opened.ledger.export():
+            print(line)

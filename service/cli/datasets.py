@@ -1,0 +1,148 @@
+"""dataset list, show, put, table, inspect, delete; apply a YAML file."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from service.admin import COMMAND_LINE
+from service.api.datasets import show_schema
+from service.catalog.apply import Change, changes, read_catalog
+from service.catalog.declare import DatasetDeclaration, SourceDeclaration
+from service.catalog.smartnoise import from_smartnoise
+from service.cli.serving import register
+from service.cli.talk import Stop, books, print_table
+from service.core.request import Principal
+
+Model = TypeVar("Model", bound=BaseModel)
+LOCAL = Principal(COMMAND_LINE, COMMAND_LINE, "admin", frozenset())
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    group = commands.add_parser("dataset", help="declare datasets and tables")
+    acts = group.add_subparsers(metavar="ACT", required=True)
+    acts.add_parser("list", help="all datasets").set_defaults(run=run_list)
+    show = acts.add_parser("show", help="tables, columns, bounds, defaults")
+    show.set_defaults(run=run_show)
+    put = acts.add_parser("put", help="declare a dataset from a JSON file (- for standard input)")
+    put.set_defaults(run=run_put)
+    table = acts.add_parser("table", help="declare and import a table from a JSON file")
+    table.set_defaults(run=run_table)
+    inspect = acts.add_parser(
+        "inspect", help="suggest types, bounds and domains from a file (from the data: admins only)"
+    )
+    inspect.set_defaults(run=run_inspect)
+    delete = acts.add_parser("delete", help="stop serving a dataset; its budget stays")
+    delete.add_argument("--reason", default="")
+    delete.set_defaults(run=run_delete)
+    for command in (show, put, table, inspect, delete):
+        command.add_argument("dataset")
+    for command in (table, inspect):
+        command.add_argument("table")
+    for command in (put, table):
+        command.add_argument("file")
+    inspect.add_argument("kind", choices=["parquet", "csv"])
+    inspect.add_argument("path", help="below a folder of HALFTONE_SOURCES")
+
+    apply = commands.add_parser("apply", help="make the catalog what a YAML file says; shows a diff first")
+    apply.add_argument("file")
+    apply.add_argument("--yes", action="store_true", help="do not ask")
+    apply.set_defaults(run=run_apply)
+    convert = commands.add_parser("convert", help="turn SmartNoise metadata YAML into a catalog file to review")
+    convert.add_argument("file")
+    convert.set_defaults(run=run_convert)
+
+
+def run_list(_: argparse.Namespace) -> None:
+    with books() as opened:
+        rows = []
+        for name in opened.catalog.datasets():
+            schema = opened.catalog.schema(name)
+            rows.append([name, schema.unit, ", ".join(schema.tables), schema.data_version])
+    print_table(["dataset", "unit", "tables", "version"], rows)
+
+
+def run_show(options: argparse.Namespace) -> None:
+    with books() as opened:
+        print(json.dumps(show_schema(opened.catalog.schema(options.dataset)), indent=2, default=str))
+
+
+def run_put(options: argparse.Namespace) -> None:
+    declared = read_model(options.file, DatasetDeclaration)
+    with books() as opened:
+        is_new = opened.administration.put_dataset(options.dataset, declared, actor=COMMAND_LINE)
+    print("Declared." if is_new else "Updated.")
+
+
+def run_table(options: argparse.Namespace) -> None:
+    declared = json.loads(read_text(options.file))
+    with books() as opened:
+        register(opened, options.dataset, options.table, declared)
+
+
+def run_inspect(options: argparse.Namespace) -> None:
+    source = SourceDeclaration(kind=options.kind, path=options.path)
+    with books() as opened:
+        found = opened.administration.inspect(options.dataset, options.table, source, actor=COMMAND_LINE)
+    print(json.dumps(found, indent=2, default=str))
+
+
+def run_delete(options: argparse.Namespace) -> None:
+    with books() as opened:
+        opened.administration.delete_dataset(options.dataset, actor=COMMAND_LINE, reason=options.reason)
+    print("Deleted; its budget stays with its people.")
+
+
+def run_apply(options: argparse.Namespace) -> int:
+    wanted = read_catalog(read_text(options.file))
+    with books() as opened:
+        found = changes(opened.catalog, wanted)
+        if not found:
+            print("Nothing to change.")
+            return 0
+        for change in found:
+            print(change.diff)
+        if not options.yes and not agreed():
+            print("Nothing was changed.")
+            return 1
+        for change in found:
+            carry_out(opened, change)
+    return 0
+
+
+def agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise Stop("This would change the catalog as shown. Add --yes to do it.")
+    return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def carry_out(opened: Any, change: Change) -> None:
+    if change.table is None:
+        assert isinstance(change.declared, DatasetDeclaration)
+        opened.administration.put_dataset(change.dataset, change.declared, actor=COMMAND_LINE)
+        print(f"  {change.dataset}: declared.")
+    else:
+        register(opened, change.dataset, change.table, change.declared.model_dump())
+
+
+def run_convert(options: argparse.Namespace) -> None:
+    print(from_smartnoise(read_text(options.file)), end="")
+
+
+def read_text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeError):
+        raise Stop(f"{file} can not be read as text.") from None
+
+
+def read_model(file: str, model: type[Model]) -> Model:
+    try:
+        return model.model_validate_json(read_text(file))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise Stop(f"{file}: {place}: {first['msg']}") from None

@@ -1,0 +1,116 @@
+"""A small Python client: ask, estimate, look at datasets; answers come with their intervals.
+
+from service.client import Client
+answer = Client("http://127.0.0.1:8000", key).query("shop", "SELECT COUNT(*) AS n FROM customers", epsilon="0.1")
+answer.records()      # [{"n": 59987, "n_low_95": 59957.0, "n_high_95": 60017.0}]
+answer.to_pandas()    # a DataFrame, when pandas is installed
+"""
+
+import time
+import uuid
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx
+import pyarrow as pa
+
+
+class Refused(Exception):
+    """The service said no. `code` is stable, `budget_spent` tells whether it cost anything."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(f"{problem.get('title', 'Refused')}: {problem.get('detail', '')}")
+        self.problem = problem
+        self.code = str(problem.get("code", "unknown"))
+        self.budget_spent = bool(problem.get("budget_spent", False))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer as the service sent it."""
+
+    body: dict[str, Any]
+
+    @property
+    def names(self) -> list[str]:
+        return [column["name"] for column in self.body["columns"]]
+
+    @property
+    def rows(self) -> list[list[Any]]:
+        return list(self.body["rows"])
+
+    def records(self) -> list[dict[str, Any]]:
+        """One dictionary a row, with {name}_low_95 and {name}_high_95 beside every value."""
+        found = []
+        for row, low, high in zip(self.body["rows"], self.body["low_95"], self.body["high_95"], strict=True):
+            record: dict[str, Any] = {}
+            for i, column in enumerate(self.body["columns"]):
+                record[column["name"]] = row[i]
+                if column["role"] == "value":
+                    record[f"{column['name']}_low_95"], record[f"{column['name']}_high_95"] = low[i], high[i]
+            found.append(record)
+        return found
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_pylist(self.records())
+
+    def to_pandas(self) -> Any:
+        return self.to_arrow().to_pandas()
+
+
+class Client:
+    """Every query gets its own Idempotency-Key, so a lost connection can be retried without paying twice."""
+
+    def __init__(self, url: str, key: str, *, timeout_s: float = 120.0, transport: Any = None) -> None:
+        headers = {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    def query(self, dataset: str, sql: str, **request: Any) -> Answer:
+        """Ask and wait. `request`: epsilon, rho, share, accuracy, delta, bounds … as in docs/api.md."""
+        body = {"dataset": dataset, "sql": sql, **request}
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        try:
+            response = self._http.post("/v1/queries", json=body, headers=headers)
+        except httpx.TransportError:
+            response = self._http.post("/v1/queries", json=body, headers=headers)
+        while response.status_code == 202:
+            time.sleep(0.5)
+            response = self._http.get(response.headers["Location"])
+        return Answer(_object(response))
+
+    def estimate(self, dataset: str, sql: str, **request: Any) -> dict[str, Any]:
+        return _object(self._http.post("/v1/estimates", json={"dataset": dataset, "sql": sql, **request}))
+
+    def datasets(self) -> list[dict[str, Any]]:
+        found = _checked(self._http.get("/v1/datasets"))
+        assert isinstance(found, list)
+        return found
+
+    def dataset(self, name: str) -> dict[str, Any]:
+        return _object(self._http.get(f"/v1/datasets/{name}"))
+
+    def budget(self, name: str) -> dict[str, Any]:
+        return _object(self._http.get(f"/v1/datasets/{name}/budget"))
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    body = _checked(response)
+    assert isinstance(body, dict)
+    return body
+
+
+def _checked(response: httpx.Response) -> Any:
+    try:
+        body = response.json()
+    except ValueError:
+        body = {"title": "No JSON", "detail": f"status {response.status_code}"}
+    if response.status_code >= 400:
+        raise Refused(body)
+    return body
