@@ -76,6 +76,11 @@ class DuckDBEngine:
         finally:
             self._turns.give(share)
 
+    def ping(self) -> None:
+        """Raises EngineFailed while no child stands ready."""
+        if not self._pool.is_ready():
+            raise EngineFailed("not ready")
+
     def close(self) -> None:
         self._pool.close()
 

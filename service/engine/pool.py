@@ -77,6 +77,12 @@ class Pool:
         if surplus is not None:
             surplus.kill()
 
+    def is_ready(self) -> bool:
+        """Whether some child stands ready or works, so that questions can be answered."""
+        with self._lock:
+            held = [*self._blank, *(child for _, child in self._idle)]
+            return self._busy > 0 or any(child.process.poll() is None for child in held)
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -88,8 +94,12 @@ class Pool:
         self._keeper.join()
 
     def _pick(self, key: tuple[str, int]) -> tuple[Child | None, list[Child]]:
-        """The idle child of this version used last, and idle children of older versions, to be retired."""
-        stale = [child for held, child in self._idle if held[0] == key[0] and held[1] < key[1]]
+        """The idle child of this version used last; and those to be retired: of older versions, or dead."""
+        stale = [
+            child
+            for held, child in self._idle
+            if (held[0] == key[0] and held[1] < key[1]) or child.process.poll() is not None
+        ]
         self._idle = [(held, child) for held, child in self._idle if child not in stale]
         for place in range(len(self._idle) - 1, -1, -1):
             if self._idle[place][0] == key:

@@ -1,0 +1,110 @@
+"""The DuckDB engine keeps the contract, and what is its own: children, their death and their return."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.core.plan import Statement
+from service.engine.base import Engine, EngineFailed
+from service.engine.duckdb import DuckDBEngine, EngineOptions
+from service.engine.prepare import Importer, ImportOptions
+from tests.unit.engine.contract import SECONDS, SLOW, EngineContract, column
+from tests.unit.engine.shop import DECLARED, write_shop
+
+MEMORY = 256 * 2**20
+
+
+@pytest.fixture(scope="module")
+def importer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Importer, Path]:
+    folder = tmp_path_factory.mktemp("shop")
+    sources = write_shop(folder / "sources")
+    held = Importer(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
+    for name, declared in DECLARED.items():
+        held.prepare("shop", declared, sources[name])
+    return held, folder
+
+
+@pytest.fixture(scope="module")
+def engine(importer: tuple[Importer, Path]) -> Iterator[DuckDBEngine]:
+    held = DuckDBEngine(importer[1] / "data", EngineOptions(workers=2, memory_bytes=2 * MEMORY, threads=1))
+    yield held
+    held.close()
+
+
+@pytest.fixture
+def new_version(importer: tuple[Importer, Path]) -> Callable[[], int]:
+    def prepare() -> int:
+        sources = write_shop(importer[1] / "sources")
+        return importer[0].prepare("shop", DECLARED["orders"], sources["orders"]).data_version
+
+    return prepare
+
+
+class TestDuckDB(EngineContract):
+    pass
+
+
+def test_a_child_killed_in_mid_query_costs_that_query_only(engine: DuckDBEngine) -> None:
+    with engine.slot("shop", SECONDS) as slot:
+        pid = slot._child.process.pid
+        threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
+        with pytest.raises(EngineFailed) as failed:
+            slot.run(Statement(SLOW, ("n",)), None, SECONDS)
+        assert failed.value.reason == "died"
+        with pytest.raises(EngineFailed):
+            column(slot, "SELECT 1 AS n")
+    with engine.slot("shop", SECONDS) as slot:
+        assert column(slot, 'SELECT COUNT(*) AS n FROM "orders"') == [4]
+
+
+def test_a_child_killed_while_idle_is_noticed_and_replaced(engine: DuckDBEngine) -> None:
+    """A dead child must not cost an analyst his budget: it is found out before the slot is handed over."""
+    with engine.slot("shop", SECONDS) as slot:
+        pid = slot._child.process.pid
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(0.1)
+    for _ in range(3):
+        with engine.slot("shop", SECONDS) as slot:
+            assert column(slot, "SELECT 1 AS n") == [1]
+
+
+def test_statements_reuse_a_warm_child(engine: DuckDBEngine) -> None:
+    with engine.slot("shop", SECONDS) as slot:
+        pid = slot._child.process.pid
+    with engine.slot("shop", SECONDS) as slot:
+        assert slot._child.process.pid == pid
+
+
+def test_the_engine_says_whether_it_is_ready(importer: tuple[Importer, Path]) -> None:
+    held = DuckDBEngine(importer[1] / "data", EngineOptions(workers=1, memory_bytes=MEMORY, threads=1))
+    try:
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            try:
+                held.ping()
+                break
+            except EngineFailed:
+                time.sleep(0.05)
+        held.ping()
+    finally:
+        held.close()
+    with pytest.raises(EngineFailed):
+        held.ping()
+
+
+def test_closing_leaves_no_children(importer: tuple[Importer, Path]) -> None:
+    held = DuckDBEngine(importer[1] / "data", EngineOptions(workers=1, memory_bytes=MEMORY, threads=1))
+    with held.slot("shop", SECONDS) as slot:
+        process = slot._child.process
+    held.close()
+    assert process.poll() is not None
+
+
+def test_the_engine_is_an_engine(engine: DuckDBEngine) -> None:
+    held: Engine = engine
+    assert held.dialect == "duckdb"
