@@ -35,7 +35,7 @@ imports = sa.Table(
     sa.Column("detail", sa.Text, nullable=False),  # admins only: may speak of the data
     sa.Column("started_ms", sa.BigInteger, nullable=False),
     sa.Column("finished_ms", sa.BigInteger, nullable=True),
-    sa.CheckConstraint("state IN ('running', 'done', 'failed')", name="catalog_import_state"),
+    sa.CheckConstraint("state IN ('running', 'done', 'failed')", name="state"),
 )
 
 key = sa.Table(
@@ -50,5 +50,5 @@ key = sa.Table(
     sa.Column("expires_ms", sa.BigInteger, nullable=True),
     sa.Column("revoked_ms", sa.BigInteger, nullable=True),
     sa.Column("used_ms", sa.BigInteger, nullable=True),
-    sa.CheckConstraint("role IN ('admin', 'analyst', 'viewer')", name="catalog_key_role"),
+    sa.CheckConstraint("role IN ('admin', 'analyst', 'viewer')", name="role"),
 )
