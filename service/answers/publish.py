@@ -7,6 +7,7 @@ on this schema and nothing else.
 
 import json
 import re
+from datetime import date, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -41,8 +42,9 @@ class Publisher:
         table = self._table(panel, answer["columns"])
         with self._engine.begin() as tx:
             self._ready(tx, table)
-            tx.execute(table.delete().where(table.c[RELEASED_AT] == released_at))
-            rows = _rows(table, answer, released_at)
+            moment = datetime.fromisoformat(released_at)
+            tx.execute(table.delete().where(table.c[RELEASED_AT] == moment))
+            rows = _rows(table, answer, moment)
             if rows:
                 tx.execute(table.insert(), rows)
 
@@ -95,12 +97,20 @@ def _free_name(name: str, taken: set[str]) -> str:
     return free
 
 
-def _rows(table: sa.Table, answer: dict[str, Any], released_at: str) -> list[dict[str, Any]]:
-    names = [column.name for column in table.columns]
+def _rows(table: sa.Table, answer: dict[str, Any], released_at: datetime) -> list[dict[str, Any]]:
     rows = []
     for cells, low, high in zip(answer["rows"], answer["low_95"], answer["high_95"], strict=True):
         values: list[Any] = [released_at]
         for column, cell, bottom, top in zip(answer["columns"], cells, low, high, strict=True):
             values += [cell, bottom, top] if column["role"] == "value" else [cell]
-        rows.append(dict(zip(names, values, strict=True)))
+        rows.append({column.name: _typed(column, value) for column, value in zip(table.columns, values, strict=True)})
     return rows
+
+
+def _typed(column: sa.Column[Any], value: Any) -> Any:
+    """JSON's text of a date or a moment, as the column's type wants it."""
+    if isinstance(value, str) and isinstance(column.type, sa.Date):
+        return date.fromisoformat(value)
+    if isinstance(value, str) and isinstance(column.type, sa.DateTime):
+        return datetime.fromisoformat(value)
+    return value
