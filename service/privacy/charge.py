@@ -56,7 +56,7 @@ def price_at(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> P
             "this dataset's budget has no delta for selecting group keys",
             {"field": "delta", "remedy": "declare the keys: a domain, a public table, or key IN (…)"},
         )
-    plans = allot(query, law, amount, loss, terms)
+    plans = tuple(with_predictions(plan) for plan in allot(query, law, amount, loss, terms))
     events = paid_events(plans, terms)
     paid = total(events, terms)
     if law == "laplace":
@@ -77,11 +77,16 @@ def allot(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> tupl
         mine = tuple(part for part in slices if part.core == core)
         delta = Fraction(delta_of(query, loss, core), ATTO)
         bare = PricedPlan(plan, law, mine, {}, {}, terms, delta)
-        charges = charges_of(bare)
-        parts = [*bare.parts.values(), *filter(None, [bare.counted_units])]
-        widths = {a.name: Prediction() if unknown_bounds(plan, a) else predict(plan, parts, a) for a in plan.aggregates}
-        plans.append(replace(bare, charges=charges, predictions=widths))
+        plans.append(replace(bare, charges=charges_of(bare)))
     return tuple(plans)
+
+
+def with_predictions(priced: PricedPlan) -> PricedPlan:
+    """The same, with what is known of each aggregate's noise."""
+    plan = priced.plan
+    parts = [*priced.parts.values(), *filter(None, [priced.counted_units])]
+    widths = {a.name: Prediction() if unknown_bounds(plan, a) else predict(plan, parts, a) for a in plan.aggregates}
+    return replace(priced, predictions=widths)
 
 
 def unknown_bounds(plan: Plan, aggregate: Aggregate) -> bool:

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
 REPLICAS = 200
+BLOCK = 2048
 REPLICA_CELLS = 8_000_000  # bounds memory: fewer replicas for very many groups
 
 # Two-sided 95% quantiles of a standardised sum of Laplace variables by its excess kurtosis: none
@@ -132,7 +133,14 @@ def uniforms(shape: tuple[int, ...]) -> Floats:
 
 
 def replica_noise(variances: tuple[float, ...], shape: tuple[int, int], *, laplace: bool) -> Floats:
-    """(coordinates, replicas, groups) of continuous noise with these variances."""
+    """(coordinates, replicas, groups) of continuous noise with these variances.
+
+    Beyond BLOCK groups the draws repeat: each group has its own interval, and needs no noise of its own.
+    """
+    replicas, groups = shape
+    if groups > BLOCK:
+        block = replica_noise(variances, (replicas, BLOCK), laplace=laplace)
+        return np.take(block, np.arange(groups) % BLOCK, axis=2)
     full = (len(variances), *shape)
     first = uniforms(full)
     if laplace:

@@ -6,12 +6,13 @@ an accuracy or a share of the budget both are priced and the better one is taken
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import log
 
 from service.core.amounts import ATTO, PICO, Terms
 from service.core.errors import LossOutOfRange
 from service.core.plan import Aggregate, Loss, Output, Query
-from service.privacy.accounting import limits
-from service.privacy.charge import all_demands, delta_of, price_at, refuse_l2, unknown_bounds
+from service.privacy.accounting import limits, share, total
+from service.privacy.charge import all_demands, allot, delta_of, paid_events, price_at, refuse_l2, unknown_bounds
 from service.privacy.choose import Slice, divide
 from service.privacy.parts import Law
 from service.privacy.predict import log_error, predict
@@ -64,39 +65,33 @@ def error_of(priced: PricedQuery) -> float:
 
 
 def largest_within(query: Query, law: Law, loss: Loss, terms: Terms) -> PricedQuery | None:
-    """The largest amount whose share is within the one offered, to a part in a million."""
+    """The largest amount whose share is within the one offered, to a part in ten thousand.
 
-    def at(amount: int) -> PricedQuery | None:
-        try:
-            return price_at(query, law, amount, loss, terms)
-        except LossOutOfRange:
-            return None
+    A share grows at least as the amount and at most as its square, so a first guess by the larger of the
+    two is never too large, and each further step follows the slope seen so far.
+    """
+
+    def share_at(amount: int) -> int:
+        return share(total(paid_events(allot(query, law, amount, loss, terms), terms), terms), terms)
 
     limit = limits(terms, terms.epsilon_ceiling, terms.delta_ceiling)[terms.reference]
     order = terms.orders[terms.reference] if terms.reference < len(terms.orders) else Fraction(1)
-    guess = max(1, int(Fraction(loss.amount * limit, PICO) / (order if law == "gaussian" else 1)))
-    best, low, high = None, 0, 2 * guess
-    for _ in range(40):
-        offer = at(guess)
-        if offer is not None and offer.share <= loss.amount:
-            best, low = offer, guess
-            if offer.share >= loss.amount - max(1, loss.amount // 10**6):
-                break
-        else:
-            high = guess
-        if high - low <= 1:
+    guess = int(Fraction(loss.amount * limit, PICO) / (order if law == "gaussian" else 1))
+    best, seen, slope = 0, (0, 0), 1.0 if law == "gaussian" else 2.0
+    for _ in range(20):
+        try:
+            taken = share_at(guess)
+        except LossOutOfRange:
             break
-        guess = next_guess(guess, low, high, loss.amount / offer.share if offer else None)
-    return best
-
-
-def next_guess(guess: int, low: int, high: int, ratio: float | None) -> int:
-    """Between low and high: by the square-root law that small Laplace costs follow, else halfway."""
-    if ratio is not None and 0.25 < ratio < 4 and ratio != 1:
-        step = int(guess * (1 + (ratio - 1) * 0.5)) if abs(ratio - 1) > 1e-3 else int(guess * ratio**0.5)
-        if low < step < high:
-            return step
-    return (low + high) // 2
+        if seen[1] and guess != seen[0] and taken != seen[1]:
+            slope = min(2.0, max(1.0, log(taken / seen[1]) / log(guess / seen[0])))
+        seen = (guess, taken)
+        if taken <= loss.amount:
+            best = max(best, guess)
+            if taken >= loss.amount - loss.amount // 10_000 - 1:
+                break
+        guess = int(guess * (loss.amount / taken * 0.99998) ** (1 / slope))
+    return price_at(query, law, best, loss, terms) if best else None
 
 
 def accuracy_target(query: Query, loss: Loss) -> tuple[int, Aggregate]:
@@ -136,7 +131,7 @@ def price_accuracy(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
 
 
 def cheapest(query: Query, law: Law, loss: Loss, terms: Terms) -> int:
-    """The smallest amount, to a part in a billion, whose predicted half-width is within the target."""
+    """The smallest amount, to a part in a million, whose predicted half-width is within the target."""
     asked = loss.accuracy
     assert asked is not None
     core, aggregate = accuracy_target(query, loss)
@@ -166,18 +161,26 @@ def cheapest(query: Query, law: Law, loss: Loss, terms: Terms) -> int:
 
 
 def bisect(width: Callable[[int], float], target: float, power: int) -> int:
-    """Widths fall as 1/epsilon or 1/sqrt(rho): start there, then close in."""
-    middle = max(1, int(min(PICO * (width(PICO) / target) ** power, 10**6 * PICO)))
-    low, high = middle - middle // 1000 - 1, middle + middle // 1000 + 1
+    """The least amount, to a part in a million, whose width is within the target.
+
+    Widths fall as 1/epsilon or 1/sqrt(rho), exactly so but for whole numbers with small noise; so the
+    bracket opens around that guess, each time four times as wide, and then closes.
+    """
+    top = 10**6 * PICO
+    guess = max(1, int(min(PICO * (width(PICO) / target) ** power, top)))
+    gap = guess // 10**7 + 1
+    low, high = max(1, guess - gap), guess + gap
     while width(high) > target:
-        if high > 10**6 * PICO:
+        if high >= top:
             raise LossOutOfRange(
                 "no amount of privacy buys that accuracy", {"field": "accuracy", "remedy": "ask for a wider half-width"}
             )
-        low, high = high, 2 * high
+        gap *= 4
+        low, high = high, high + gap
     while low > 1 and width(low) <= target:
-        low, high = low // 2, low
-    while high - low > max(1, high // 10**9):
+        gap *= 4
+        low, high = max(1, low - gap), low
+    while high - low > max(1, high // 10**6):
         middle = (low + high) // 2
         low, high = (low, middle) if width(middle) <= target else (middle, high)
     return high
