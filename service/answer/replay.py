@@ -7,6 +7,7 @@ aggregates, under the same bounds and with no more noise than its price would bu
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def _selection(priced: PricedPlan) -> dict[str, Any] | None:
     return {
         "law": priced.law,
         "amounts": [part.amount for part in priced.of("keys")],
-        "delta": priced.selection_delta,
+        "delta": str(priced.delta),
         "groups_per_unit": bounds.groups_per_unit,
         "min_units": bounds.min_units,
         "slots": bounds.slots,
@@ -122,7 +123,11 @@ def _selection_serves(stored: Mapping[str, Any] | None, wanted: Mapping[str, Any
     if stored is None or wanted is None:
         return stored is wanted
     same = all(stored[name] == wanted[name] for name in ("law", "groups_per_unit", "min_units", "slots"))
-    return same and stored["delta"] >= wanted["delta"] and _at_least(stored["amounts"], wanted["amounts"])
+    return (
+        same
+        and Fraction(stored["delta"]) >= Fraction(wanted["delta"])
+        and _at_least(stored["amounts"], wanted["amounts"])
+    )
 
 
 def _at_least(stored: Iterable[int], wanted: Iterable[int]) -> bool:

@@ -72,7 +72,9 @@ class CoreRun:
             need = priced.keys_need
             assert need is not None, "undeclared keys are selected"
             ((_, exact),) = self._compute(priced.plan, (need,), None)
-            keys = release_keys(priced, exact, self._noise).keys
+            selected = release_keys(priced, exact, self._noise)  # with the people it counted, which may be reused
+            exacts = self._compute(priced.plan, priced.value_needs(), selected.keys)
+            return release_values(priced, selected, exacts, self._noise, replicas=replicas)
         exacts = self._compute(priced.plan, priced.value_needs(), keys)
         return release_values(priced, keys, exacts, self._noise, replicas=replicas)
 
