@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from service.core.amounts import Terms
 from service.core.errors import DatasetUnknown
 from service.ledger.journal import canonical
-from service.ledger.tables import NO_ORDER, ORDERS, UNLIMITED, account
+from service.ledger.tables import NO_ORDER, ORDERS, UNLIMITED, account, promise
 from service.ledger.windows import WindowKind, window_id
 from service.store.clock import utc_now
 
@@ -98,7 +98,7 @@ def terms_from_text(text: str) -> Terms:
 
 
 def read_balance(tx: sa.Connection, dataset: str) -> Balance:
-    row, at = _read(tx, dataset_account(dataset), dataset)
+    row, at = _read(tx, dataset)
     terms = terms_from_text(row.terms)
     size = len(terms.orders) + 1
     kind = cast(WindowKind | None, row.window_kind)
@@ -122,7 +122,7 @@ def read_balance(tx: sa.Connection, dataset: str) -> Balance:
 
 def read_quota(tx: sa.Connection, dataset: str, prefix: str) -> Quota:
     """An analyst who was never rationed and never asked has an empty quota without a limit."""
-    parent, at = _read(tx, dataset_account(dataset), dataset)
+    parent, at = _read(tx, dataset)
     row = tx.execute(sa.select(account).where(account.c.id == quota_account(dataset, prefix))).one_or_none()
     if row is None:
         return Quota(dataset, prefix, 0, None, 0, ANALYST_FAILURES_ALLOWED, paused=False)
@@ -138,8 +138,10 @@ def read_quota(tx: sa.Connection, dataset: str, prefix: str) -> Quota:
     )
 
 
-def _read(tx: sa.Connection, account_id: str, dataset: str) -> tuple[Any, str]:
-    row = tx.execute(sa.select(account, utc_now().label("at")).where(account.c.id == account_id)).one_or_none()
+def _read(tx: sa.Connection, dataset: str) -> tuple[Any, str]:
+    """The dataset's account and promise, and the database's now."""
+    both = sa.select(account, promise, utc_now().label("at")).select_from(account.join(promise))
+    row = tx.execute(both.where(account.c.id == dataset_account(dataset))).one_or_none()
     if row is None:
         raise DatasetUnknown(f"there is no budget for a dataset named {dataset!r}", {"dataset": dataset})
     return row, row.at
@@ -149,26 +151,17 @@ def _window_is_over(kind: WindowKind | None, started: str | None, at: str) -> bo
     return kind is not None and window_id(kind, at) > (started or "")
 
 
-def new_account(account_id: str, **values: object) -> dict[str, object]:
-    """A row with every number in place: empty, no order, nothing allowed but failures."""
-    row: dict[str, object] = {"id": account_id, "prefix": None, "terms": None, "window_kind": None, "window_id": None}
+def new_account(account_id: str, dataset: str, **values: int) -> dict[str, object]:
+    """A row with every number in place: nothing spent, no order but those in `values`."""
+    row: dict[str, object] = {"id": account_id, "dataset": dataset, "window_kind": None, "window_id": None}
     row |= {f"spent_{i}": 0 for i in range(ORDERS)} | {f"limit_{i}": NO_ORDER for i in range(ORDERS)}
-    row |= dict.fromkeys(("delta_spent", "delta_limit", "epsilon_granted", "delta_granted"), 0)
-    row |= dict.fromkeys(("epsilon_ceiling", "delta_ceiling", "failures", "paused"), 0)
-    assert values.keys() <= row.keys() | {"kind", "dataset", "orders", "failures_allowed"}
+    row |= dict.fromkeys(("delta_spent", "delta_limit", "failures", "paused"), 0)
     return row | values
 
 
 def new_quota(dataset: str, prefix: str, limit: int) -> dict[str, object]:
-    return new_account(
-        quota_account(dataset, prefix),
-        kind="quota",
-        dataset=dataset,
-        prefix=prefix,
-        orders=1,
-        limit_0=limit,
-        failures_allowed=ANALYST_FAILURES_ALLOWED,
-    )
+    name = quota_account(dataset, prefix)
+    return new_account(name, dataset, orders=1, limit_0=limit, failures_allowed=ANALYST_FAILURES_ALLOWED)
 
 
 def limit_values(limits: tuple[int, ...]) -> dict[str, int]:

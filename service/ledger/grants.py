@@ -23,7 +23,7 @@ from service.ledger.accounts import (
 )
 from service.ledger.journal import Journal
 from service.ledger.rolling import roll_window
-from service.ledger.tables import ORDERS, UNLIMITED, account, source
+from service.ledger.tables import ORDERS, UNLIMITED, account, promise, source
 from service.ledger.windows import WindowKind, window_id
 
 
@@ -53,7 +53,7 @@ def open_account(tx: sa.Connection, dataset: str, terms: Terms, granted: Grant, 
     """The first budget of a dataset. A dataset that had one keeps it: deleted or not, the people are
     the same. Asking again with the same ceiling is a no-op; with another it is refused."""
     journal = Journal.lock(tx)
-    held = tx.execute(sa.select(account.c.terms).where(account.c.id == dataset_account(dataset))).scalar()
+    held = tx.execute(sa.select(promise.c.terms).where(promise.c.account_id == dataset_account(dataset))).scalar()
     if held is not None:
         if held != terms_to_text(terms):
             raise Conflict(
@@ -63,18 +63,11 @@ def open_account(tx: sa.Connection, dataset: str, terms: Terms, granted: Grant, 
             )
         return
     _check_grant(terms, granted)
-    row = new_account(
-        dataset_account(dataset),
-        kind="dataset",
-        dataset=dataset,
-        terms=terms_to_text(terms),
-        orders=len(terms.orders) + 1,
-        epsilon_ceiling=terms.epsilon_ceiling,
-        delta_ceiling=terms.delta_ceiling,
-        failures_allowed=DATASET_FAILURES_ALLOWED,
-        **_granted_values(granted),
-    )
+    name, size = dataset_account(dataset), len(terms.orders) + 1
+    limits = limit_values(granted.limits) | {"delta_limit": granted.delta_limit}
+    row = new_account(name, dataset, orders=size, failures_allowed=DATASET_FAILURES_ALLOWED, **limits)
     tx.execute(account.insert().values(row))
+    tx.execute(promise.insert().values(account_id=name, **_promised(terms, granted)))
     journal.append("open", _body(granted, by) | {"terms": terms_to_text(terms)}, who=by.who, dataset=dataset)
 
 
@@ -84,7 +77,7 @@ def grant(tx: sa.Connection, dataset: str, granted: Grant, by: By) -> None:
     balance = _current(tx, journal, dataset)
     _check_grant(balance.terms, granted)
     _check_not_below(balance, granted)
-    _update(tx, dataset_account(dataset), _granted_values(granted))
+    _promise(tx, balance.terms, granted, dataset)
     journal.append("grant", _body(granted, by), who=by.who, dataset=dataset)
 
 
@@ -110,9 +103,7 @@ def raise_ceiling(tx: sa.Connection, dataset: str, terms: Terms, granted: Grant,
         )
     _check_grant(terms, granted)
     _check_not_below(balance, granted)
-    ceilings = {"epsilon_ceiling": terms.epsilon_ceiling, "delta_ceiling": terms.delta_ceiling}
-    values = {"terms": terms_to_text(terms), **ceilings, **_granted_values(granted)}
-    _update(tx, dataset_account(dataset), values)
+    _promise(tx, terms, granted, dataset)
     journal.append("ceiling", _body(granted, by) | {"terms": terms_to_text(terms)}, who=by.who, dataset=dataset)
 
 
@@ -249,12 +240,19 @@ def _update(tx: sa.Connection, account_id: str, values: Mapping[str, object]) ->
         raise DatasetUnknown("there is no such account", {"account": account_id})
 
 
-def _granted_values(granted: Grant) -> dict[str, int]:
+def _promise(tx: sa.Connection, terms: Terms, granted: Grant, dataset: str) -> None:
+    name = dataset_account(dataset)
+    _update(tx, name, limit_values(granted.limits) | {"delta_limit": granted.delta_limit})
+    tx.execute(promise.update().where(promise.c.account_id == name).values(_promised(terms, granted)))
+
+
+def _promised(terms: Terms, granted: Grant) -> dict[str, Any]:
     return {
+        "terms": terms_to_text(terms),
         "epsilon_granted": granted.epsilon,
         "delta_granted": granted.delta,
-        "delta_limit": granted.delta_limit,
-        **limit_values(granted.limits),
+        "epsilon_ceiling": terms.epsilon_ceiling,
+        "delta_ceiling": terms.delta_ceiling,
     }
 
 

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from service.core.amounts import CLOSED, Cost, show_atto, show_pico
 from service.core.errors import AnswerFailed, BudgetExhausted, DatasetPaused, DatasetUnknown, IdempotencyKeyReused
 from service.ledger.accounts import dataset_account, new_quota, quota_account, read_balance, read_quota
-from service.ledger.journal import Journal
+from service.ledger.at_once import DATASET_REFUSES, KEY_TAKEN, QUOTA_REFUSES, RESERVE_AT_ONCE
+from service.ledger.journal import Journal, canonical
 from service.ledger.rolling import roll_window
 from service.ledger.tables import ORDERS, UNLIMITED, account, head, hold
 from service.store.clock import utc_now
@@ -97,8 +98,8 @@ CHARGE = Prepared(
 
 INSERT_HOLD = Prepared(
     sa.text(
-        "INSERT INTO hold (query_id, dataset, principal, key, request_hash, owner, state, entry) VALUES"
-        " (:query_id, :dataset, :principal, :key, :request_hash, :owner, 'held', :entry) ON CONFLICT DO NOTHING"
+        "INSERT INTO hold (query_id, dataset, principal, key, request_hash, owner, state) VALUES"
+        " (:query_id, :dataset, :principal, :key, :request_hash, :owner, 'held') ON CONFLICT DO NOTHING"
     )
 )
 
@@ -113,33 +114,50 @@ def reserve(tx: sa.Connection, asked: Hold, owner: str) -> int:
     Everything that can refuse does so before the commit, so a refusal costs nothing.
     """
     _check(asked)
+    if tx.dialect.name == "postgresql":
+        number = _reserve_at_once(tx, asked, owner)
+        if number > 0:
+            return number
     journal = _open(tx, asked)
-    number = journal.number + 1
-    taken = INSERT_HOLD(
-        tx,
-        query_id=asked.query_id,
-        dataset=asked.dataset,
-        principal=asked.principal,
-        key=asked.key,
-        request_hash=asked.request_hash,
-        owner=owner,
-        entry=number,
-    )
+    named = {"query_id": asked.query_id, "dataset": asked.dataset, "principal": asked.principal}
+    taken = INSERT_HOLD(tx, **named, key=asked.key, request_hash=asked.request_hash, owner=owner)
     if taken.rowcount != 1:
         raise _already_there(tx, asked)
     # Sorted: "dataset:" before "quota:", for everyone, so two charges can not wait for each other.
     if not _charge(tx, dataset_account(asked.dataset), asked.cost):
         raise _dataset_refuses(tx, asked)
-    _charge_quota(tx, asked)
-    body: dict[str, Any] = {
-        "orders": [str(cost) for cost in asked.cost.orders],
-        "delta": str(asked.cost.delta),
-        "share": str(asked.share),
-        "key": asked.key,
-        "request_hash": asked.request_hash,
-        "receipt": asked.receipt,
-    }
-    return journal.append("reserve", body, who=asked.principal, dataset=asked.dataset, query_id=asked.query_id)
+    if not _charge_quota(tx, asked):
+        raise _quota_refuses(tx, asked)
+    return journal.append("reserve", _body(asked), who=asked.principal, dataset=asked.dataset, query_id=asked.query_id)
+
+
+def _reserve_at_once(tx: sa.Connection, asked: Hold, owner: str) -> int:
+    """The same in one trip (service/ledger/at_once.py); 0 when it has to go step by step."""
+    body = canonical(_body(asked))
+    (outcome,) = RESERVE_AT_ONCE(
+        tx,
+        account_id=dataset_account(asked.dataset),
+        quota_id=quota_account(asked.dataset, asked.principal),
+        order_count=len(asked.cost.orders),
+        cost="{" + ",".join(str(cost) for cost in _padded(asked.cost)) + "}",
+        cost_delta=asked.cost.delta,
+        cost_share=asked.share,
+        hold_query=asked.query_id,
+        hold_dataset=asked.dataset,
+        hold_principal=asked.principal,
+        hold_key=asked.key,
+        hold_hash=asked.request_hash,
+        hold_owner=owner,
+        entry_body=body,
+        entry_middle=canonical([asked.dataset, asked.query_id, asked.principal, body])[1:-1],
+    ).fetchone()
+    if outcome == KEY_TAKEN:
+        raise _already_there(tx, asked)
+    if outcome == DATASET_REFUSES:
+        raise _dataset_refuses(tx, asked)
+    if outcome == QUOTA_REFUSES:
+        raise _quota_refuses(tx, asked)
+    return int(outcome)
 
 
 def settle(
@@ -150,14 +168,15 @@ def settle(
     A failure counts against the allowances: "it failed" may be a fact about one person.
     """
     journal = Journal.lock(tx)
-    row = FINISH_HOLD(tx, state=outcome, query_id=query_id).one_or_none()
-    if row is None:
+    found = FINISH_HOLD(tx, state=outcome, query_id=query_id).fetchall()
+    if not found:
         raise AnswerFailed("the query could not be completed", {"query": query_id})
+    dataset, principal = found[0]
     if outcome == "failed":
-        both = [dataset_account(row.dataset), quota_account(row.dataset, row.principal)]
+        both = [dataset_account(dataset), quota_account(dataset, principal)]
         tx.execute(account.update().where(account.c.id.in_(both)).values(failures=account.c.failures + 1))
     body = {"outcome": outcome} | ({"why": why} if why else {})
-    journal.append("settle", body, who=row.principal, dataset=row.dataset, query_id=query_id)
+    journal.append("settle", body, who=principal, dataset=dataset, query_id=query_id)
     if write is not None:
         write(tx)
 
@@ -172,7 +191,7 @@ def lookup(tx: sa.Connection, principal: str, key: str) -> Attempt | None:
 def unfinished(tx: sa.Connection) -> dict[str, list[str]]:
     """Owners and the queries that they hold."""
     found: dict[str, list[str]] = {}
-    chosen = sa.select(hold.c.owner, hold.c.query_id).where(hold.c.state == "held").order_by(hold.c.entry)
+    chosen = sa.select(hold.c.owner, hold.c.query_id).where(hold.c.state == "held").order_by(hold.c.query_id)
     for owner, query_id in tx.execute(chosen):
         found.setdefault(owner, []).append(query_id)
     return found
@@ -186,7 +205,7 @@ def _check(asked: Hold) -> None:
 
 def _open(tx: sa.Connection, asked: Hold) -> Journal:
     """Lock the head of the chain and the account, and open a new window if the old one is over."""
-    row = OPENING(tx, account_id=dataset_account(asked.dataset)).one_or_none()
+    row = OPENING(tx, account_id=dataset_account(asked.dataset)).fetchone()
     if row is None:
         raise DatasetUnknown(f"there is no budget for a dataset named {asked.dataset!r}", {"dataset": asked.dataset})
     number, last_hash, at, orders, window_kind, window_started = row
@@ -197,30 +216,48 @@ def _open(tx: sa.Connection, asked: Hold) -> Journal:
     return journal
 
 
+def _body(asked: Hold) -> dict[str, Any]:
+    return {
+        "orders": [str(cost) for cost in asked.cost.orders],
+        "delta": str(asked.cost.delta),
+        "share": str(asked.share),
+        "key": asked.key,
+        "request_hash": asked.request_hash,
+        "receipt": asked.receipt,
+    }
+
+
+def _padded(cost: Cost) -> tuple[int, ...]:
+    return cost.orders + (0,) * (ORDERS - len(cost.orders))
+
+
 def _charge(tx: sa.Connection, account_id: str, cost: Cost) -> bool:
-    padded = cost.orders + (0,) * (ORDERS - len(cost.orders))
-    bound = {f"cost_{i}": padded[i] for i in range(ORDERS)}
+    bound = {f"cost_{i}": amount for i, amount in enumerate(_padded(cost))}
     return bool(CHARGE(tx, account_id=account_id, cost_delta=cost.delta, **bound).rowcount == 1)
 
 
-def _charge_quota(tx: sa.Connection, asked: Hold) -> None:
+def _charge_quota(tx: sa.Connection, asked: Hold) -> bool:
+    """An analyst's first query opens the quota, without a limit."""
     name, cost = quota_account(asked.dataset, asked.principal), Cost((asked.share,))
     if _charge(tx, name, cost):
-        return
-    if tx.execute(sa.select(account.c.id).where(account.c.id == name)).one_or_none() is None:
-        tx.execute(account.insert().values(new_quota(asked.dataset, asked.principal, UNLIMITED)))
-        if _charge(tx, name, cost):
-            return
+        return True
+    if tx.execute(sa.select(account.c.id).where(account.c.id == name)).one_or_none() is not None:
+        return False
+    tx.execute(account.insert().values(new_quota(asked.dataset, asked.principal, UNLIMITED)))
+    return _charge(tx, name, cost)
+
+
+def _quota_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | DatasetPaused:
     quota = read_quota(tx, asked.dataset, asked.principal)
     if quota.paused:
-        raise DatasetPaused(
+        return DatasetPaused(
             f"your queries to {asked.dataset!r} are paused until an admin looks", {"dataset": asked.dataset}
         )
-    left = (quota.limit or 0) - quota.spent
-    raise BudgetExhausted(
-        f"your quota of {asked.dataset!r} has {show_pico(left)} of the budget left, this query costs"
-        f" {show_pico(asked.share)}",
-        {"account": "quota", "dataset": asked.dataset, "remaining": show_pico(left), "cost": show_pico(asked.share)},
+    left = show_pico((UNLIMITED if quota.limit is None else quota.limit) - quota.spent)
+    cost = show_pico(asked.share)
+    return BudgetExhausted(
+        f"your quota of {asked.dataset!r} has {left} of the budget left, this query costs {cost}",
+        {"account": "quota", "dataset": asked.dataset, "currency": "share", "remaining": left, "cost": cost},
     )
 
 

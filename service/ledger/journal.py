@@ -72,7 +72,7 @@ class Journal:
 
     @classmethod
     def lock(cls, tx: sa.Connection) -> "Journal":
-        number, last_hash, at = LOCK_HEAD(tx).one()
+        number, last_hash, at = LOCK_HEAD(tx).fetchone()
         return cls(tx, number, last_hash, at)
 
     def append(

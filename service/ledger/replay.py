@@ -18,7 +18,7 @@ from service.ledger.accounts import (
     quota_account,
 )
 from service.ledger.journal import Entry
-from service.ledger.tables import NO_ORDER, ORDERS, UNLIMITED, account, hold, source
+from service.ledger.tables import NO_ORDER, ORDERS, UNLIMITED, account, hold, promise, source
 
 
 class ReplayBroken(Exception):
@@ -37,9 +37,9 @@ class Derived:
     failures_allowed: int = ANALYST_FAILURES_ALLOWED
     paused: int = 0
     orders: int = 1
-    terms: str | None = None
-    epsilon_granted: int = 0
-    delta_granted: int = 0
+    terms: str | None = None  # None for a quota, like the rest
+    epsilon_granted: int | None = None
+    delta_granted: int | None = None
     window_kind: str | None = None
 
     def charge(self, cost: list[int], delta: int) -> None:
@@ -61,7 +61,7 @@ class Replay:
 
     def __init__(self) -> None:
         self._accounts: dict[str, Derived] = {}
-        self._holds: dict[str, tuple[str, str, str | None, str, str, int]] = {}
+        self._holds: dict[str, tuple[str, str, str | None, str, str]] = {}
         self._sources: dict[str, str] = {}
 
     def apply(self, made: Entry) -> None:
@@ -72,13 +72,15 @@ class Replay:
 
     def difference(self, tx: sa.Connection) -> str | None:
         """What the stored accounts, holds and sources say otherwise; None when they agree."""
-        stored = {row.id: row for row in tx.execute(sa.select(account))}
+        stored = {
+            row.id: row for row in tx.execute(sa.select(account, promise).select_from(account.outerjoin(promise)))
+        }
         for name in sorted(stored.keys() | self._accounts.keys()):
             if name not in stored or name not in self._accounts:
                 return f"account {name} is {'missing' if name not in stored else 'in no entry'}"
             if wrong := self._wrong_fields(name, stored[name]):
                 return f"account {name}: {', '.join(wrong)} differ from the sum of its entries"
-        columns = (hold.c.dataset, hold.c.principal, hold.c.key, hold.c.request_hash, hold.c.state, hold.c.entry)
+        columns = (hold.c.dataset, hold.c.principal, hold.c.key, hold.c.request_hash, hold.c.state)
         found = {row[0]: tuple(row[1:]) for row in tx.execute(sa.select(hold.c.query_id, *columns))}
         for query_id in sorted(found.keys() | self._holds.keys()):
             if found.get(query_id) != self._holds.get(query_id):
@@ -89,12 +91,11 @@ class Replay:
 
     def _wrong_fields(self, name: str, row: Any) -> list[str]:
         derived = self._accounts[name]
-        names = ("delta_limit", "delta_spent", "failures", "failures_allowed", "paused", "orders", "terms")
-        expected = {field: getattr(derived, field) for field in (*names, "epsilon_granted", "delta_granted")}
+        names = ("delta_limit", "delta_spent", "failures", "failures_allowed", "paused", "orders", "window_kind")
+        promised = ("terms", "epsilon_granted", "delta_granted")
+        expected = {field: getattr(derived, field) for field in (*names, *promised)}
         expected |= {f"spent_{i}": derived.spent[i] for i in range(ORDERS)}
         expected |= {f"limit_{i}": derived.limits[i] for i in range(ORDERS)}
-        if derived.terms is not None:
-            expected["window_kind"] = derived.window_kind
         return [field for field, value in expected.items() if getattr(row, field) != value]
 
     def _account(self, made: Entry, prefix: str | None) -> Derived:
@@ -145,14 +146,14 @@ class Replay:
             raise ReplayBroken("a query that was charged before")
         self._account(made, None).charge([int(cost) for cost in body["orders"]], int(body["delta"]))
         self._account(made, made.who).charge([int(body["share"])], 0)
-        self._holds[made.query_id] = (made.dataset, made.who, body["key"], body["request_hash"], "held", made.number)
+        self._holds[made.query_id] = (made.dataset, made.who, body["key"], body["request_hash"], "held")
 
     def _settle(self, made: Entry, body: Any) -> None:
         assert made.query_id is not None
-        dataset, principal, key, request_hash, state, number = self._holds[made.query_id]
+        dataset, principal, key, request_hash, state = self._holds[made.query_id]
         if state != "held" or body["outcome"] not in ("answered", "failed"):
             raise ReplayBroken("a query that was settled before")
-        self._holds[made.query_id] = (dataset, principal, key, request_hash, body["outcome"], number)
+        self._holds[made.query_id] = (dataset, principal, key, request_hash, body["outcome"])
         if body["outcome"] == "failed":
             for touched in (self._account(made, None), self._account(made, principal)):
                 touched.failures += 1

@@ -17,58 +17,66 @@ ORDERS = 6
 # The limit of an order that the account does not have: nothing spent fits below it.
 NO_ORDER = -1
 
-# The limit of a quota that an admin has not set. Quotas have no closed orders, so it always holds.
-UNLIMITED = CLOSED
+# The limit of a quota that an admin has not set: more than anybody can spend.
+UNLIMITED = CLOSED - 1
 
 KINDS = ("open", "grant", "ceiling", "quota", "window", "reserve", "settle", "pause", "resume", "source", "note")
 
-_SPENT = [f"spent_{i}" for i in range(ORDERS)]
-_LIMIT = [f"limit_{i}" for i in range(ORDERS)]
-_NUMBERS = [
-    *_SPENT,
-    *_LIMIT,
-    *("delta_spent", "delta_limit", "epsilon_granted", "delta_granted", "epsilon_ceiling", "delta_ceiling"),
-    *("orders", "failures", "failures_allowed", "paused"),
-]
+SPENT = [f"spent_{i}" for i in range(ORDERS)]
+LIMIT = [f"limit_{i}" for i in range(ORDERS)]
+NUMBERS = [*SPENT, *LIMIT, "delta_spent", "delta_limit", "orders", "failures", "failures_allowed", "paused"]
+PROMISES = ["epsilon_granted", "delta_granted", "epsilon_ceiling", "delta_ceiling"]
 
 
-def _number(name: str) -> "sa.Column[int]":
-    return sa.Column(name, sa.BigInteger, nullable=False)
+def _amounts_in_range(least: str, greatest: str) -> str:
+    """Nothing spent is negative or above CLOSED, and no limit reaches CLOSED: a closed order stays closed."""
+    return (
+        f"{least}({', '.join(SPENT)}, delta_spent, failures, paused) >= 0 AND delta_spent <= delta_limit"
+        f" AND {greatest}({', '.join(SPENT)}) <= {CLOSED} AND {greatest}({', '.join(LIMIT)}) < {CLOSED}"
+    )
 
 
+def _integers(names: list[str]) -> sa.CheckConstraint:
+    """SQLite turns an integer that overflows into a float without a word."""
+    rule = " AND ".join(f"typeof({name}) = 'integer'" for name in names)
+    return sa.CheckConstraint(rule, name="integers_stay_integers").ddl_if(dialect="sqlite")
+
+
+# What every query reads and moves. Few and small constraints: PostgreSQL reads them anew for each UPDATE.
 account = sa.Table(
     "account",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, nullable=False),
     sa.Column("dataset", sa.Text, nullable=False, index=True),
-    sa.Column("prefix", sa.Text),  # of the analyst's key; NULL for a dataset
-    sa.Column("terms", sa.Text),  # NULL for a quota
-    *(_number(name) for name in _NUMBERS),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in NUMBERS),
     sa.Column("window_kind", sa.Text),  # day, week, month, or NULL: one budget for all time
     sa.Column("window_id", sa.Text),
-    sa.CheckConstraint("kind IN ('dataset', 'quota')", name="kind_known"),
-    sa.CheckConstraint("(kind = 'dataset') = (terms IS NOT NULL AND prefix IS NULL)", name="kind_complete"),
+    sa.CheckConstraint(" OR ".join(f"{s} <= {x}" for s, x in zip(SPENT, LIMIT, strict=True)), name="some_order_holds"),
+    sa.CheckConstraint(_amounts_in_range("min", "max"), name="amounts_in_range").ddl_if(dialect="sqlite"),
+    sa.CheckConstraint(_amounts_in_range("LEAST", "GREATEST"), name="amounts_in_range").ddl_if(dialect="postgresql"),
+    _integers(NUMBERS),
+)
+
+# What an admin promised when a dataset's account was opened, and since.
+promise = sa.Table(
+    "promise",
+    metadata,
+    sa.Column("account_id", sa.Text, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("terms", sa.Text, nullable=False),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in PROMISES),
     sa.CheckConstraint(
-        " OR ".join(f"{s} <= {x}" for s, x in zip(_SPENT, _LIMIT, strict=True)), name="some_order_holds"
-    ),
-    sa.CheckConstraint("0 <= delta_spent AND delta_spent <= delta_limit", name="delta_holds"),
-    sa.CheckConstraint(" AND ".join(f"0 <= {s} AND {s} <= {CLOSED}" for s in _SPENT), name="spent_saturates"),
-    sa.CheckConstraint(
-        "kind = 'quota' OR (" + " AND ".join(f"{x} < {CLOSED}" for x in _LIMIT) + ")", name="closed_orders_stay_closed"
-    ),
-    sa.CheckConstraint(
-        "epsilon_granted <= epsilon_ceiling AND delta_granted <= delta_ceiling AND delta_limit <= delta_granted",
+        "0 <= epsilon_granted AND epsilon_granted <= epsilon_ceiling"
+        " AND 0 <= delta_granted AND delta_granted <= delta_ceiling",
         name="grant_below_ceiling",
     ),
-    sa.CheckConstraint(f"1 <= orders AND orders <= {ORDERS}", name="orders_fit"),
-    sa.CheckConstraint("failures >= 0 AND failures_allowed >= 0 AND paused IN (0, 1)", name="failures_counted"),
-    sa.CheckConstraint("window_kind IN ('day', 'week', 'month')", name="window_known"),
-    # SQLite turns an integer that overflows into a float without a word.
-    sa.CheckConstraint(
-        " AND ".join(f"typeof({name}) = 'integer'" for name in _NUMBERS), name="integers_stay_integers"
-    ).ddl_if(dialect="sqlite"),
+    _integers(PROMISES),
 )
+
+
+def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
+    rule = sa.text(where)
+    return sa.Index(name, *columns, unique=unique, sqlite_where=rule, postgresql_where=rule)
+
 
 hold = sa.Table(
     "hold",
@@ -80,21 +88,18 @@ hold = sa.Table(
     sa.Column("request_hash", sa.Text, nullable=False),
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("entry", sa.BigInteger, nullable=False),
-    sa.UniqueConstraint("principal", "key"),
     sa.CheckConstraint("state IN ('held', 'answered', 'failed')", name="state_known"),
-    sa.Index(
-        "hold_unfinished_index",
-        "owner",
-        sqlite_where=sa.text("state = 'held'"),
-        postgresql_where=sa.text("state = 'held'"),
-    ),
+    _partial_index("hold_attempt_unique", "principal", "key", where="key IS NOT NULL", unique=True),
+    _partial_index("hold_unfinished_index", "owner", where="state = 'held'"),
 )
+
+# On SQLite a column declared INTEGER is the row's own number: no index beside the table.
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 entry = sa.Table(
     "entry",
     metadata,
-    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("number", NUMBER, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("dataset", sa.Text),
@@ -105,7 +110,7 @@ entry = sa.Table(
     sa.Column("hash", sa.Text, nullable=False),
     sa.CheckConstraint(f"kind IN {KINDS}", name="kind_known"),
     sa.Index("entry_dataset_index", "dataset", "number"),
-    sa.Index("entry_who_index", "who", "number"),
+    _partial_index("entry_reserve_index", "who", "number", where="kind = 'reserve'"),
 )
 
 head = sa.Table(
@@ -127,20 +132,13 @@ source = sa.Table(
 FIRST_HASH = "0" * 64
 
 _REFUSALS = (
-    ("entry", "UPDATE", "", "entries are append-only"),
-    ("entry", "DELETE", "", "entries are append-only"),
-    ("head", "DELETE", "", "the chain has a head"),
-    ("account", "DELETE", "", "a budget belongs to the people: accounts stay"),
-    ("source", "UPDATE", "", "a source stays with its budget"),
-    ("source", "DELETE", "", "a source stays with its budget"),
-    (
-        "account",
-        "UPDATE",
-        "NEW.id <> OLD.id OR ((NEW.window_id IS NULL OR NEW.window_id <= COALESCE(OLD.window_id, '')) AND ("
-        + " OR ".join(f"NEW.{s} < OLD.{s}" for s in [*_SPENT, "delta_spent"])
-        + "))",
-        "what was spent stays spent",
-    ),
+    ("entry", "UPDATE", "entries are append-only"),
+    ("entry", "DELETE", "entries are append-only"),
+    ("head", "DELETE", "the chain has a head"),
+    ("account", "DELETE", "a budget belongs to the people: accounts stay"),
+    ("promise", "DELETE", "a promise stays"),
+    ("source", "UPDATE", "a source stays with its budget"),
+    ("source", "DELETE", "a source stays with its budget"),
 )
 
 # An entry moves the head with it, or is refused when it does not continue the chain.
@@ -148,33 +146,50 @@ _MOVE_HEAD = (
     "UPDATE head SET number = NEW.number, hash = NEW.hash WHERE number = NEW.number - 1 AND hash = NEW.previous"
 )
 
+_SPENT_FALLS = (
+    "NEW.id <> OLD.id OR ("
+    + " OR ".join(f"NEW.{name} < OLD.{name}" for name in [*SPENT, "delta_spent"])
+    + ") AND (NEW.window_id IS NULL OR NEW.window_id <= COALESCE(OLD.window_id, ''))"
+)
+
 
 def guard_statements(dialect: str) -> list[str]:
     """Triggers that keep L2, and the first row of the head; run once when the tables are made."""
-    made = [f"INSERT INTO head (id, number, hash) VALUES (1, 0, '{FIRST_HASH}')"]
-    if dialect == "sqlite":
-        made.append(
-            f"CREATE TRIGGER entry_chain AFTER INSERT ON entry BEGIN {_MOVE_HEAD};"
-            " SELECT RAISE(ABORT, 'an entry continues the chain')"
-            " WHERE NOT EXISTS (SELECT 1 FROM head WHERE number = NEW.number AND hash = NEW.hash); END"
-        )
-    else:
-        made.append(
-            f"CREATE FUNCTION entry_chain() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {_MOVE_HEAD};"
-            " IF NOT FOUND THEN RAISE EXCEPTION 'an entry continues the chain'; END IF; RETURN NULL; END $$"
-        )
-        made.append("CREATE TRIGGER entry_chain AFTER INSERT ON entry FOR EACH ROW EXECUTE FUNCTION entry_chain()")
-    for table, verb, when, message in _REFUSALS:
-        name, condition = f"{table}_{verb.lower()}_guard", f"WHEN ({when}) " if when else ""
-        if dialect == "sqlite":
-            made.append(
-                f"CREATE TRIGGER {name} BEFORE {verb} ON {table} {condition}BEGIN SELECT RAISE(ABORT, '{message}'); END"
-            )
-            continue
-        made.append(
-            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION '{message}'; END $$"
-        )
-        made.append(f"CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH ROW {condition}EXECUTE FUNCTION {name}()")
+    first = f"INSERT INTO head (id, number, hash) VALUES (1, 0, '{FIRST_HASH}')"
+    return [first, *(_sqlite_guards() if dialect == "sqlite" else _postgresql_guards())]
+
+
+def _sqlite_guards() -> list[str]:
+    return [
+        f"CREATE TRIGGER entry_chain AFTER INSERT ON entry BEGIN {_MOVE_HEAD};"
+        " SELECT RAISE(ABORT, 'an entry continues the chain')"
+        " WHERE NOT EXISTS (SELECT 1 FROM head WHERE number = NEW.number AND hash = NEW.hash); END",
+        f"CREATE TRIGGER account_update_guard BEFORE UPDATE ON account WHEN {_SPENT_FALLS}"
+        " BEGIN SELECT RAISE(ABORT, 'what was spent stays spent'); END",
+        *(
+            f"CREATE TRIGGER {table}_{verb.lower()}_guard BEFORE {verb} ON {table}"
+            f" BEGIN SELECT RAISE(ABORT, '{message}'); END"
+            for table, verb, message in _REFUSALS
+        ),
+    ]
+
+
+def _postgresql_guards() -> list[str]:
+    """Conditions stand in function bodies, which a session parses once, not in WHEN clauses."""
+    trigger = "RETURNS trigger LANGUAGE plpgsql AS"
+    made = [
+        f"CREATE FUNCTION entry_chain() {trigger} $$ BEGIN {_MOVE_HEAD};"
+        " IF NOT FOUND THEN RAISE EXCEPTION 'an entry continues the chain'; END IF; RETURN NULL; END $$",
+        "CREATE TRIGGER entry_chain AFTER INSERT ON entry FOR EACH ROW EXECUTE FUNCTION entry_chain()",
+        f"CREATE FUNCTION account_update_guard() {trigger} $$ BEGIN IF {_SPENT_FALLS}"
+        " THEN RAISE EXCEPTION 'what was spent stays spent'; END IF; RETURN NEW; END $$",
+        "CREATE TRIGGER account_update_guard BEFORE UPDATE ON account"
+        " FOR EACH ROW EXECUTE FUNCTION account_update_guard()",
+    ]
+    for table, verb, message in _REFUSALS:
+        name = f"{table}_{verb.lower()}_guard"
+        made.append(f"CREATE FUNCTION {name}() {trigger} $$ BEGIN RAISE EXCEPTION '{message}'; END $$")
+        made.append(f"CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH ROW EXECUTE FUNCTION {name}()")
         if verb == "DELETE":
             made.append(f"CREATE TRIGGER {table}_truncate_guard BEFORE TRUNCATE ON {table} EXECUTE FUNCTION {name}()")
     return made

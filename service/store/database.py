@@ -40,7 +40,8 @@ class Store:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = open_engine(url)
-        self._writer = Writer(self._begin)
+        is_sqlite = self.engine.dialect.name == "sqlite"
+        self._writer = Writer(self._connect_writer, "BEGIN IMMEDIATE" if is_sqlite else "BEGIN")
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in a transaction; its result, once that is durable. What it raises undoes it.
@@ -67,10 +68,9 @@ class Store:
         self._writer.close()
         self.engine.dispose()
 
-    def _begin(self) -> sa.Connection:
-        connection = self.engine.connect().execution_options(writes=True)
-        connection.begin()
-        return connection
+    def _connect_writer(self) -> sa.Connection:
+        """In autocommit mode, because the writer spells its transactions out."""
+        return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
 def open_engine(url: str) -> sa.Engine:
@@ -97,8 +97,9 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get("writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        options = connection.get_execution_options()
+        if options.get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes") else "BEGIN")
 
     return engine
 

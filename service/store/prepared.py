@@ -6,10 +6,10 @@ import sqlalchemy as sa
 
 
 class Prepared:
-    """A statement for the path that every query takes: as text, because rendering (even from
-    SQLAlchemy's cache) costs more than running it.
+    """A statement for the path that every query takes: text that goes to the driver as it is, because
+    SQLAlchemy's share of such a statement (even from its cache) costs more than running it.
 
-    Bound values pass to the driver as they are: use it for integers and text only.
+    Bound values are integers and text only, and results are the driver's tuples.
     """
 
     def __init__(self, statement: sa.sql.ClauseElement) -> None:
@@ -17,9 +17,10 @@ class Prepared:
         self._rendered: dict[str, tuple[str, tuple[str, ...] | None]] = {}
 
     def __call__(self, tx: sa.Connection, **values: int | str | None) -> Any:
-        """Run it; a CursorResult whose rows are plain tuples."""
+        """Run it; the driver's cursor."""
         text, order = self._rendered.get(tx.dialect.name) or self._render(tx.dialect)
-        return tx.exec_driver_sql(text, values if order is None else tuple(values[name] for name in order))
+        raw: Any = tx.connection.driver_connection
+        return raw.execute(text, values if order is None else [values[name] for name in order])
 
     def _render(self, dialect: sa.Dialect) -> tuple[str, tuple[str, ...] | None]:
         compiled: Any = self._statement.compile(dialect=dialect)

@@ -1,8 +1,11 @@
-"""One writer per process, several works per commit.
+"""One write transaction at a time per process, several works in each.
 
-Why a thread of its own: SQLite has one write lock and an unfair way to wait for it; on PostgreSQL all
-ledger writes queue behind the head of the chain anyway. Works that arrive while a commit is on its
-way to the disk share the next one, so 32 clients wait for a few disk flushes instead of 32.
+Why in turn: SQLite has one write lock and an unfair way to wait for it; on PostgreSQL all ledger writes
+queue behind the head of the chain anyway. Works that arrive while a commit is on its way to the disk
+share the next one, so 32 clients wait for a few disk flushes instead of 32.
+
+There is no thread of its own: the caller whose turn it is runs the batch and hands the turn on. A
+lone client then pays for no change of threads (docs/decisions/0011).
 """
 
 import os
@@ -22,16 +25,17 @@ Work = Callable[[sa.Connection], Any]
 
 
 class _Job:
-    """One work and where its outcome goes. `done` is a lock, held until the outcome is durable."""
+    """One work and where its outcome goes. `wait` is a lock, held until the job is done or leads."""
 
-    __slots__ = ("done", "error", "result", "work")
+    __slots__ = ("error", "leads", "result", "wait", "work")
 
     def __init__(self, work: Work) -> None:
         self.work = work
+        self.leads = False
         self.result: object = None
         self.error: BaseException | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.wait = threading.Lock()
+        self.wait.acquire()
 
 
 class Writer:
@@ -42,73 +46,86 @@ class Writer:
     each has a savepoint, unless it is alone and the whole transaction is its own.
     """
 
-    def __init__(self, begin: Callable[[], sa.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sa.Connection], begin: str) -> None:
+        """`connect` opens a connection in autocommit mode; transactions are spelled out here."""
+        self._connect = connect
         self._begin = begin
+        self._connection: sa.Connection | None = None
+        self._mutex = threading.Lock()
         self._jobs: deque[_Job] = deque()
-        self._wakeup = threading.Condition(threading.Lock())
-        self._thread: threading.Thread | None = None
+        self._leader: int | None = None  # the thread whose turn it is
         self._pid = os.getpid()
         self._closed = False
 
     def run(self, work: Callable[[sa.Connection], T]) -> T:
         job = _Job(work)
-        with self._wakeup:
+        with self._mutex:
             assert not self._closed, "the store is closed"
             assert self._pid == os.getpid(), "a store can not be used on both sides of a fork"
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, name="store-writer", daemon=True)
-                self._thread.start()
-            assert threading.current_thread() is not self._thread, "a work may not write through the store again"
+            assert self._leader != threading.get_ident(), "a work may not write through the store again"
             self._jobs.append(job)
-            self._wakeup.notify()
-        job.done.acquire()
+            if self._leader is None:
+                self._leader, job.leads = threading.get_ident(), True
+        if not job.leads:
+            job.wait.acquire()
+        if job.leads:
+            self._lead(job)
         if job.error is not None:
             raise job.error
         return cast(T, job.result)
 
     def close(self) -> None:
-        """Finish what is queued, then stop. Safe to call twice."""
-        with self._wakeup:
+        """Refuse further works and give the connection back. Safe to call twice."""
+        with self._mutex:
             self._closed = True
-            self._wakeup.notify()
-        if self._thread is not None and self._pid == os.getpid():
-            self._thread.join()
+            assert self._leader is None, "the store was closed in the middle of a write"
+            self._drop()
 
-    def _loop(self) -> None:
-        while True:
-            with self._wakeup:
-                while not self._jobs and not self._closed:
-                    self._wakeup.wait()
-                if not self._jobs:
-                    return
-                batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), WORKS_PER_COMMIT))]
-            self._commit(batch)
-            for job in batch:
-                job.done.release()
+    def _lead(self, mine: _Job) -> None:
+        """Commit a batch, mine first; then whoever came first since then has the turn."""
+        with self._mutex:
+            self._leader = threading.get_ident()
+            batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), WORKS_PER_COMMIT))]
+        assert batch[0] is mine
+        self._commit(batch)
+        with self._mutex:
+            self._leader = None
+            if self._jobs:
+                self._jobs[0].leads = True
+                self._leader = -1  # taken, by a thread that is about to wake up
+                self._jobs[0].wait.release()
+        for job in batch[1:]:
+            job.wait.release()
 
     def _commit(self, batch: list[_Job]) -> None:
         """All works of a batch in one transaction. When that fails as a whole, every work failed."""
         try:
-            connection = self._begin()
-            try:
-                for job in batch:
-                    self._attempt(connection, job, alone=len(batch) == 1)
-                if any(job.error is None for job in batch):
-                    connection.commit()
-            finally:
-                connection.close()  # rolls back what was not committed
+            connection = self._connection = self._connection or self._connect()
+            raw: Any = connection.connection.driver_connection
+            raw.execute(self._begin)
+            for job in batch:
+                _attempt(connection, raw, job, alone=len(batch) == 1)
+            raw.execute("COMMIT" if any(job.error is None for job in batch) else "ROLLBACK")
         except BaseException as error:
             for job in batch:
                 job.error = job.error or error
+            self._drop()  # with it goes whatever was not committed
 
-    def _attempt(self, connection: sa.Connection, job: _Job, *, alone: bool) -> None:
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+
+def _attempt(connection: sa.Connection, raw: Any, job: _Job, *, alone: bool) -> None:
+    if not alone:
+        raw.execute("SAVEPOINT work")
+    try:
+        job.result = job.work(connection)
+    except BaseException as error:
+        job.error = error
         if not alone:
-            connection.exec_driver_sql("SAVEPOINT work")
-        try:
-            job.result = job.work(connection)
-        except BaseException as error:
-            job.error = error
-            if not alone:
-                connection.exec_driver_sql("ROLLBACK TO SAVEPOINT work")
-        if not alone:
-            connection.exec_driver_sql("RELEASE SAVEPOINT work")
+            raw.execute("ROLLBACK TO SAVEPOINT work")
+    if not alone:
+        raw.execute("RELEASE SAVEPOINT work")
