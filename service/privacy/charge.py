@@ -84,7 +84,7 @@ def allot(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> tupl
 def with_predictions(priced: PricedPlan) -> PricedPlan:
     """The same, with what is known of each aggregate's noise."""
     plan = priced.plan
-    parts = [*priced.parts.values(), *filter(None, [priced.counted_units])]
+    parts = priced.available
     widths = {a.name: Prediction() if unknown_bounds(plan, a) else predict(plan, parts, a) for a in plan.aggregates}
     return replace(priced, predictions=widths)
 

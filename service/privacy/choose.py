@@ -25,7 +25,7 @@ MOMENTS = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_s
 CHOSEN = ("quantile", "min", "max", "mode")
 
 BOUNDS_SHARE = Fraction(1, 4)  # of a measure's budget, on top, to find its bounds
-TOTALS_SHARE = Fraction(1, 10)  # of a sum's budget to find its cap (MECHANISMS section 6)
+TOTALS_SHARE = Fraction(1, 4)  # of a sum's budget to find its cap
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def no_worse(priced: PricedPlan, primitives: Mapping[str, Array]) -> bool:
 
 
 def _serves(priced: PricedPlan, aggregate: Aggregate, parts: Iterable[Part], picks: Iterable[Pick]) -> bool:
-    wanted = serving(priced.parts.values(), aggregate)
+    wanted = serving(priced.available, aggregate)
     if wanted is None:
         chosen, stored_pick = best(priced.picks.values(), aggregate), best(picks, aggregate)
         return chosen is not None and stored_pick is not None and _pick_serves(stored_pick, chosen)

@@ -59,7 +59,7 @@ def price_share(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
 def error_of(priced: PricedQuery) -> float:
     total_error = 0.0
     for plan in priced.plans:
-        parts, picks = [*plan.parts.values(), *filter(None, [plan.counted_units])], list(plan.picks.values())
+        parts, picks = plan.available, list(plan.picks.values())
         total_error += sum(log_error(plan.plan, parts, picks, aggregate) for aggregate in plan.plan.aggregates)
     return total_error
 
@@ -147,8 +147,7 @@ def cheapest(query: Query, law: Law, loss: Loss, terms: Terms) -> int:
     def width(amount: int) -> float:
         sized = tuple(Slice(part.core, part.demand, max(1, part.amount * amount // PICO)) for part in mine)
         sketch = PricedPlan(plan, law, sized, {}, {}, terms, delta)
-        parts = [*sketch.parts.values(), *filter(None, [sketch.counted_units])]
-        found = predict(plan, parts, aggregate, confidence).half_width_95
+        found = predict(plan, sketch.available, aggregate, confidence).half_width_95
         if found is None:
             raise LossOutOfRange(
                 "the width of this output depends on how many rows a group has",

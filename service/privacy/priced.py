@@ -14,13 +14,14 @@ from service.core.plan import BoundsNeed, KeysNeed, Measure, Need, Plan, UnitTot
 from service.privacy.accounting import cost
 from service.privacy.choose import Slice, cap_code, reuses_count
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds, bins_needed
-from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank
+from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank, extreme_rank
 from service.privacy.mechanisms.selection import Rule, choose_rule
 from service.privacy.mechanisms.shape import Range
 from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Clip, Law, Part
-from service.privacy.picks import BINS_MAX, Pick, grid
+from service.privacy.picks import Pick, grid
 
 JOINT = {0: "count", 1: "mean", 2: "variance"}
+TOTALS_BINS = 1024  # fewer bins than for quantiles: a cap need not be fine, and each doubling costs rank
 CENTRED = {0: "count", 1: "centred-mean", 2: "centred-variance"}
 
 
@@ -87,9 +88,15 @@ class PricedPlan:
             bins = bins_needed(measure.low, measure.high)
             stage[part] = ApproximateBounds(1, bins, self.law, Fraction(part.amount, PICO))
         for part in self.of("totals"):
-            total = next(other for other in self.of("capped") if other.demand.source == part.demand.source)
-            stage[part] = RankDraw(FromTop(cap_rank(noise_epsilon(total, self.law))), 1, pure_epsilon(part, self.law))
+            stage[part] = RankDraw(FromTop(self._rank_of_cap(part)), 1, pure_epsilon(part, self.law))
         return stage
+
+    def _rank_of_cap(self, part: Slice) -> int:
+        """Units that should exceed the cap: where bias and noise balance, but never so few that the draw
+        could not tell them from the empty range above (its rank error is 2·ln(bins/0.05)/epsilon)."""
+        total = next(other for other in self.of("capped") if other.demand.source == part.demand.source)
+        balanced = cap_rank(noise_epsilon(total, self.law))
+        return max(balanced, extreme_rank(1, pure_epsilon(part, self.law), TOTALS_BINS))
 
     @property
     def bounds_needs(self) -> tuple[Need, ...]:
@@ -99,7 +106,7 @@ class PricedPlan:
         measure = self.measure(part.demand.source)
         if part.demand.kind == "bounds":
             return BoundsNeed(measure.name, 1, bins_needed(measure.low, measure.high))
-        return UnitTotalsNeed(measure.name, max(1, -(-self.widest_cap(measure) // (BINS_MAX - 1))), BINS_MAX)
+        return UnitTotalsNeed(measure.name, max(1, -(-self.widest_cap(measure) // (TOTALS_BINS - 1))), TOTALS_BINS)
 
     def widest_cap(self, measure: Measure) -> int:
         """Beyond this a cap is weaker than what rows and range imply anyway."""
@@ -144,6 +151,11 @@ class PricedPlan:
     def picks(self) -> dict[Slice, Pick]:
         """What will be chosen by the exponential mechanism."""
         return {part: self._pick(part) for part in self.of("pick")}
+
+    @property
+    def available(self) -> list[Part]:
+        """Every part that aggregates may be derived from: what stage 2 noises and what selection counted."""
+        return [*self.parts.values(), *filter(None, [self.counted_units])]
 
     @property
     def drawn(self) -> dict[Slice, Part | Pick]:

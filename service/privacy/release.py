@@ -5,6 +5,7 @@ charged (invariant M1). A group without rows goes the same way as any other.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +21,11 @@ from service.privacy.picks import Pick
 from service.privacy.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
 from service.privacy.sampling import NoiseSource
 from service.privacy.wholes import combine, whole
+
+REUSED = (
+    "The number of people per group is the one its selection counted: at most groups_per_unit groups of a person"
+    " count, and groups near the threshold are shown only when their noise was high."
+)
 
 Exacts = Iterable[tuple[tuple[Need, ...], ExactTable]]
 
@@ -99,7 +105,9 @@ def release_values(
     if priced.counted_units is not None:
         assert isinstance(selected, SelectedKeys) and selected.counts is not None
         primitives[priced.counted_units.name] = selected.counts.reshape(1, -1)
-    return derive(priced.plan, keys, primitives, replicas=replicas)
+    released = derive(priced.plan, keys, primitives, replicas=replicas)
+    counted = (REUSED,) if priced.counted_units is not None else ()
+    return replace(released, notes=(*priced.found.notes, *counted, *released.notes))
 
 
 def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
@@ -108,7 +116,8 @@ def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSourc
     rows = []
     for exact, scale in zip(part.form.exact(n, s1, s2, part.at), part.scales, strict=True):
         draw = noise.discrete_laplace if part.law == "laplace" else noise.discrete_gaussian
-        rows.append(combine((1, exact), (1, draw(scale, groups))))
+        drawn = draw(scale, groups) if groups else exact  # no group passed the selection: nothing to draw
+        rows.append(combine((1, exact), (1, drawn)))
     if any(row.dtype == object for row in rows):
         rows = [row.astype(object) for row in rows]
     return np.stack(rows)
