@@ -14,7 +14,7 @@ from service.core.schema import NAME_PATTERN
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$", max_length=63)]
 # Words for people: no control characters, no markup brackets, no line breaks.
-Words = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f<>\u2028\u2029\ud800-\udfff]*$", max_length=200)]
+Words = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f<>\u2028\u2029]*$", max_length=200)]
 
 
 def _no_float(value: Any) -> Any:
