@@ -158,25 +158,18 @@ def index_of(table: str) -> str:
 # --- Rows ------------------------------------------------------------------------------------------
 
 
-def rows(plan: Plan, *, inside_keys: bool) -> str:
-    """Plan.rows; `inside_keys`: only those whose group is in the public key table.
-
-    Undeclared keys are filtered first: the released groups may be few of very many, and a unit's
-    allowance is not wasted on dropped ones (DESIGN section 8).
-    """
-    return _inside_keys(plan, f"({text(plan.rows)})") if inside_keys else text(plan.rows)
-
-
 def rows_of_candidates(plan: Plan, *, inside_keys: bool) -> str:
-    """The rows of units in CANDIDATES, found before the joins.
+    """The rows of units in CANDIDATES, found before the joins; `inside_keys`: only those whose group is in
+    the public key table, so that no allowance is wasted on groups that were not released.
 
     Sound by P2: a unit's rows are a function of that unit's rows (and public tables), so leaving the
     other units out of the private tables changes nothing for those that stay.
     """
     private = set(plan.row_bound.tables) if plan.row_bound is not None else set()
-    tree = plan.rows.transform(lambda node: _only_candidates(node, private))
-    source = f"(SELECT r.* FROM ({text(tree)}) AS r SEMI JOIN {CANDIDATES} AS c ON r.{UNIT} = c.{UNIT})"
-    return _inside_keys(plan, source) if inside_keys else source[1:-1]
+    source = text(plan.rows.transform(lambda node: _only_candidates(node, private)))
+    if scanned_table(plan) is None:  # another private table may be there, whose units are not yet known
+        source = f"SELECT r.* FROM ({source}) AS r SEMI JOIN {CANDIDATES} AS c ON r.{UNIT} = c.{UNIT}"
+    return _inside_keys(plan, source) if inside_keys else source
 
 
 def _only_candidates(node: exp.Expression, private: set[str]) -> exp.Expression:
@@ -189,7 +182,7 @@ def _only_candidates(node: exp.Expression, private: set[str]) -> exp.Expression:
 
 
 def _inside_keys(plan: Plan, source: str) -> str:
-    return f"SELECT r.* FROM {source} AS r SEMI JOIN {quoted(KEYS_TABLE)} AS k ON {on_keys(plan, 'r', 'k')}"
+    return f"SELECT r.* FROM ({source}) AS r SEMI JOIN {quoted(KEYS_TABLE)} AS k ON {on_keys(plan, 'r', 'k')}"
 
 
 def on_keys(plan: Plan, left: str, right: str) -> str:

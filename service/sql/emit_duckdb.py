@@ -71,16 +71,38 @@ def choice(salt: int, unit_key: str, parts: tuple[str, ...]) -> str:
     return mixed
 
 
-def smallest(hashed: str, unit: str, *, place: int, among: int) -> str:
-    """Per unit of `hashed` (unit, "key", h): its key and `edge`, the place-th smallest distinct h among the
-    `among` smallest, NULL where those are fewer distinct values than `place`."""
-    firsts = f'SELECT {unit}, any_value("key") AS "key", min(h, {among}) AS firsts FROM ({hashed}) GROUP BY {unit}'
-    return f'SELECT {unit}, "key", list_sort(list_distinct(firsts))[{place}] AS edge FROM ({firsts})'
+def firsts(hash_: str, count: int) -> str:
+    """Aggregate: the `count` smallest hashes, rising, repeated ones included."""
+    return f"min({hash_}, {count})"
+
+
+def first_by(value: str, hash_: str, count: int) -> str:
+    """Aggregate: the values of the rows with the `count` smallest hashes, in their order. The value is not
+    NULL: DuckDB would leave such rows out."""
+    return f"arg_min({value}, {hash_}, {count})"
+
+
+def first_of(list_: str, count: int) -> str:
+    """Rows of the first `count` members of a list."""
+    return f"unnest({list_}[1:{count}])"
+
+
+def rising(list_: str, count: int) -> str:
+    """The list has `count` members, each larger than the one before. Comparing neighbours is many times
+    faster than counting distinct members; a missing member makes it NULL: not true."""
+    return " AND ".join(f"{list_}[{i}] < {list_}[{i + 1}]" for i in range(1, count))
 
 
 def nth_smallest(hashed: str, unit: str, place: int) -> str:
     """Per unit of `hashed` (unit, …, h): `edge`, the place-th smallest h, NULL where there are fewer."""
     return f"SELECT {unit}, min(h, {place})[{place}] AS edge FROM ({hashed}) GROUP BY {unit}"
+
+
+def stand_in(kind: SqlType) -> str:
+    """Any value of the type, where a NULL is recorded beside it."""
+    values: dict[str, Scalar] = {"VARCHAR": "", "BOOLEAN": False, "DATE": date(1970, 1, 1)}
+    values["TIMESTAMP"] = datetime(1970, 1, 1)
+    return literal(values.get(kind.name, 0), kind)
 
 
 def literal(value: Scalar, kind: SqlType) -> str:

@@ -11,8 +11,8 @@ fewer than ROWS_MAX rows and |x| <= 2^62 (2^32 when squared) every product and s
 from dataclasses import dataclass
 
 from service.core.plan import KEYS_TABLE, ONE, POSITION, MomentsNeed, Plan, Statement, UnitSumWeight
-from service.sql.bound import HEAVY, LOST, UNIT, Clipping, bounded, clip, measure_of, on_keys, rows
-from service.sql.emit_duckdb import narrow, quoted, wide
+from service.sql.bound import HEAVY, LOST, UNIT, Clipping, bounded, clip, measure_of, on_keys
+from service.sql.emit_duckdb import narrow, quoted, text, wide
 
 ROWS_MAX = 2**40  # rows after joins; more can not be read before any deadline
 NARROW = 2**62
@@ -77,9 +77,12 @@ def dense(plan: Plan, clipping: Clipping | None, sums: tuple[Sum, ...]) -> str:
 
 
 def all_rows(plan: Plan, by: tuple[str, ...], sums: tuple[Sum, ...]) -> str:
-    """The plain aggregation, unweighted."""
-    source = rows(plan, inside_keys=bool(plan.keys) and not plan.keys_declared)
-    return _grouped(f"({source}) AS r", by, [f"{_plain(column)} AS {quoted(column.name)}" for column in sums])
+    """The plain aggregation, unweighted, over all groups: the key table drops the others afterwards.
+
+    Dropping rows of unreleased groups first would probe the key table once per row, which costs more
+    than grouping them: plain SQL groups them too.
+    """
+    return _grouped(f"({text(plan.rows)})", by, [f"{_plain(column)} AS {quoted(column.name)}" for column in sums])
 
 
 def heavy_rows(by: tuple[str, ...], sums: tuple[Sum, ...]) -> str:
