@@ -89,10 +89,12 @@ class Worker:
             self._drop(sizes)
 
     def _fetch(self, sql: str) -> duckdb.DuckDBPyRelation:
-        relation = self.connection.sql(sql)
-        if relation is None:
-            raise ValueError("a statement that yields no rows")
-        return relation
+        """One SELECT. Anything else could leave something behind for the next question: a temporary table
+        that hides a real one, a variable, another search path. The lock on settings does not cover those."""
+        statements = self.connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise ValueError("only a single SELECT is run")
+        return self.connection.sql(statements[0])
 
     def _load(self, name: str, table: pa.Table) -> None:
         """As a table of its own: an Arrow scan would be read again by every mention, without statistics."""
