@@ -1,0 +1,344 @@
+"""Scalar functions that are total: every one is in the table with what it takes and what is known of its result.
+
+`shown` is the line that docs/supported-sql.md prints; the page is checked against this table.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from service.core.schema import BIGINT, BOOLEAN, DOUBLE, VARCHAR
+from service.sql import ranges
+from service.sql.canon import binary, cast, number, when, wrapped
+from service.sql.compare import as_double, comparable
+from service.sql.expressions import Compiler, choose, handles, literal_zero
+from service.sql.refusals import refused
+from service.sql.values import Range, Value, derived
+
+LONGEST = 1 << 20  # characters; a longer text counts as this long where its length is summed
+
+SHOWN: dict[str, list[str]] = {"numbers": [], "text": [], "dates": []}
+
+
+def shown(group: str, *lines: str) -> None:
+    SHOWN[group] += lines
+
+
+def whole(node: exp.Expression | None, c: Compiler, *, low: int, high: int) -> int:
+    """An argument that must be a whole literal."""
+    value = c.value(node) if node is not None else None
+    found = value.constant[0] if value is not None and value.constant is not None else None
+    if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
+        raise refused(
+            f"a whole literal from {low} to {high} is needed here",
+            node,
+            construct="argument",
+            remedy="write a number, not a column or an expression",
+        )
+    return found
+
+
+def text_literal(node: exp.Expression | None, c: Compiler, *, longest: int = 200) -> str:
+    value = c.value(node) if node is not None else None
+    found = value.constant[0] if value is not None and value.constant is not None else None
+    if not isinstance(found, str) or len(found) > longest:
+        raise refused(
+            "a text literal is needed here", node, construct="argument", remedy="write a 'literal', not a column"
+        )
+    return found
+
+
+# --- Numbers ---------------------------------------------------------------------------------------
+
+shown("numbers", "ABS(x)", "SIGN(x)", "FLOOR(x)", "CEIL(x)", "TRUNC(x)", "ROUND(x)", "ROUND(x, literal)", "SQRT(x)",
+      "LN(x)", "LOG10(x)", "LOG2(x)", "EXP(x)", "POW(x, literal)", "GREATEST(a, b, …)", "LEAST(a, b, …)", "ISNAN(x)")  # fmt: skip
+
+
+def _monotone(known: Range | None, f: Callable[[float], float]) -> Range | None:
+    """A rising function at both ends, a hair wider than the engine's rounding."""
+    if known is None:
+        return None
+    try:
+        low, high = (Fraction(f(float(edge))) for edge in known)
+    except (ValueError, OverflowError):
+        return None
+    slack = max(abs(low), abs(high)) / (1 << 40)
+    return ranges.finite(low - slack, high + slack)
+
+
+@handles(exp.Abs)
+def _abs(node: exp.Expression, c: Compiler) -> Value:
+    value = c.numeric(node.this)
+    tree: exp.Expression = exp.Abs(this=as_double(value).tree)
+    if value.type == BIGINT:
+        found = derived(cast(tree, "BIGINT", safe=True), BIGINT, value)
+    else:
+        found = derived(tree, DOUBLE, value)
+    if value.range is None:
+        return found
+    low, high = value.range
+    bottom = Fraction(0) if low <= 0 <= high else min(abs(low), abs(high))
+    known = bottom, max(abs(low), abs(high))
+    code = value.code
+    if code is not None:
+        least = 0 if code.low <= 0 <= code.high else min(abs(code.low), abs(code.high))
+        code = ranges.Code(exp.Abs(this=cast(code.tree, "BIGINT")), code.step, least, code.magnitude)
+    return replace(found, range=known, code=code)
+
+
+@handles(exp.Sign)
+def _sign(node: exp.Expression, c: Compiler) -> Value:
+    value = c.numeric(node.this)
+    found = derived(cast(exp.Sign(this=as_double(value).tree), "BIGINT"), BIGINT, value)
+    return replace(found, range=(Fraction(-1), Fraction(1)), domain=(-1, 0, 1))
+
+
+@handles(exp.Floor, exp.Ceil, exp.Trunc)
+def _integral(node: exp.Expression, c: Compiler) -> Value:
+    value = c.numeric(node.this)
+    if value.type == BIGINT:
+        return value
+    found = derived(type(node)(this=as_double(value).tree), DOUBLE, value)
+    known = None if value.range is None else (value.range[0] - 1, value.range[1] + 1)
+    if known is not None:
+        known = (Fraction(math.floor(value.range[0])), Fraction(math.ceil(value.range[1])))  # type: ignore[index]
+    return replace(found, range=known)
+
+
+@handles(exp.Round)
+def _round(node: exp.Expression, c: Compiler) -> Value:
+    value = c.numeric(node.this)
+    places = whole(node.args["decimals"], c, low=-12, high=12) if node.args.get("decimals") is not None else 0
+    if value.type == BIGINT and places >= 0:
+        return value
+    arguments = {"decimals": number(places)} if places else {}
+    found = derived(exp.Round(this=as_double(value).tree, **arguments), DOUBLE, value)
+    grid = Fraction(10) ** -places
+    known = None if value.range is None else ranges.finite(value.range[0] - grid, value.range[1] + grid)
+    return replace(found, range=known)
+
+
+def _guarded(node: exp.Expression, c: Compiler, test: type[exp.Expression]) -> tuple[Value, exp.Expression]:
+    """The operand, NULL outside the function's domain."""
+    value = c.numeric(node)
+    tree = as_double(value).tree
+    return value, when((binary(test, tree.copy(), literal_zero()), tree))
+
+
+@handles(exp.Sqrt)
+def _sqrt(node: exp.Expression, c: Compiler) -> Value:
+    value, tree = _guarded(node.this, c, exp.GTE)
+    known = None if value.range is None else (max(value.range[0], Fraction(0)), max(value.range[1], Fraction(0)))
+    return replace(derived(exp.Sqrt(this=tree), DOUBLE, value), range=_monotone(known, math.sqrt))
+
+
+@handles(exp.Ln, exp.Log)
+def _logarithm(node: exp.Expression, c: Compiler) -> Value:
+    """Only positive numbers have one; the range needs a positive lower bound."""
+    if isinstance(node, exp.Ln):
+        value, tree = _guarded(node.this, c, exp.GT)
+        return replace(derived(exp.Ln(this=tree), DOUBLE, value), range=_positive(value, math.log))
+    base = 10
+    argument = node.this
+    if node.args.get("expression") is not None:
+        base, argument = whole(node.this, c, low=2, high=10), node.expression
+    if base not in (2, 10):
+        raise refused("logarithms are LN, LOG2 and LOG10", node, construct="LOG", remedy="write LN(x) / LN(base)")
+    value, tree = _guarded(argument, c, exp.GT)
+    f = math.log10 if base == 10 else math.log2
+    found = derived(exp.Log(this=number(base), expression=tree), DOUBLE, value)
+    return replace(found, range=_positive(value, f))
+
+
+def _positive(value: Value, f: Callable[[float], float]) -> Range | None:
+    return _monotone(value.range, f) if value.range is not None and value.range[0] > 0 else None
+
+
+@handles(exp.Exp)
+def _exp(node: exp.Expression, c: Compiler) -> Value:
+    value = c.numeric(node.this)
+    known = value.range if value.range is not None and value.range[1] <= 130 else None
+    return replace(derived(exp.Exp(this=as_double(value).tree), DOUBLE, value), range=_monotone(known, math.exp))
+
+
+@handles(exp.Pow)
+def _pow(node: exp.Expression, c: Compiler) -> Value:
+    value = c.numeric(node.this)
+    power = c.value(node.expression)
+    by = power.constant[0] if power.constant is not None else None
+    if not isinstance(by, int | Fraction) or isinstance(by, bool) or abs(by) > 16:
+        raise refused("POW takes a literal exponent up to 16", node, construct="POW", remedy="write POW(x, 2)")
+    tree = exp.Pow(this=as_double(value).tree, expression=as_double(power).tree)
+    found = derived(tree, DOUBLE, value)
+    if by == 2:
+        square = ranges.multiply_codes(value.code, value.fresh().code)
+        if square is not None and square.low < 0:
+            square = replace(square, low=0)
+        known = ranges.multiply(value.range, value.range)
+        known = None if known is None else (max(known[0], Fraction(0)), known[1])
+        return replace(found, code=square, range=known)
+    if by > 0 and value.range is not None and value.range[0] >= 0:
+        return replace(found, range=_monotone(value.range, lambda x: x ** float(by)))
+    return found
+
+
+@handles(exp.Greatest, exp.Least)
+def _extreme(node: exp.Expression, c: Compiler) -> Value:
+    """As CASE, because engines differ on NULL: here a NULL operand is skipped, as DuckDB does."""
+    keep = exp.GTE if isinstance(node, exp.Greatest) else exp.LTE
+    found = c.value(node.this)
+    for part in node.expressions:
+        other = c.value(part)
+        a, b = comparable(found, other, node)
+        first = derived(
+            wrapped_or(
+                binary(keep, a.tree.copy(), b.tree.copy()), exp.Is(this=wrapped(b.tree.copy()), expression=exp.Null())
+            ),
+            BOOLEAN,
+            a,
+            b,
+        )
+        second = derived(exp.Not(this=exp.Is(this=wrapped(b.tree.copy()), expression=exp.Null())), BOOLEAN, b)
+        ends = _extreme_range(found, other, greatest=isinstance(node, exp.Greatest))
+        chosen = choose([first, second], [found.fresh(), other.fresh()], node)
+        code = chosen.code
+        if ends is not None and code is not None:
+            low, high = (ranges.half_away(edge / code.step) for edge in ends)
+            code = replace(code, low=max(low, code.low), high=min(high, code.high))
+        lacking = frozenset() if ends is not None and ranges.narrow(ends) else chosen.lacking
+        found = replace(chosen, range=ends, code=code, lacking=lacking)
+    return found
+
+
+def wrapped_or(a: exp.Expression, b: exp.Expression) -> exp.Expression:
+    return exp.Or(this=wrapped(a), expression=wrapped(b))
+
+
+def _extreme_range(a: Value, b: Value, *, greatest: bool) -> Range | None:
+    """One bounded operand bounds one side, even where the other operand has no range; a NULL is skipped,
+    so the other operand must be a constant for its bound to hold on every row."""
+    pick = max if greatest else min
+    if a.constant is None and b.constant is None:
+        return ranges.hull([a.range, b.range])
+    one, other = a.range or ranges.ANY, b.range or ranges.ANY
+    return pick(one[0], other[0]), pick(one[1], other[1])
+
+
+@handles(exp.IsNan)
+def _isnan(node: exp.Expression, c: Compiler) -> Value:
+    value = c.numeric(node.this)
+    return replace(derived(exp.IsNan(this=as_double(value).tree), BOOLEAN, value), domain=(False, True))
+
+
+# --- Text ------------------------------------------------------------------------------------------
+
+shown("text", "LOWER(t)", "UPPER(t)", "TRIM(t)", "LTRIM(t)", "RTRIM(t)", "LENGTH(t)", "SUBSTRING(t, literal, literal)",
+      "LEFT(t, literal)", "RIGHT(t, literal)", "REPLACE(t, literal, literal)", "CONCAT(a, b, …), a || b",
+      "STARTS_WITH(t, literal)", "ENDS_WITH(t, literal)", "CONTAINS(t, literal)", "STRPOS(t, literal)",
+      "SPLIT_PART(t, literal, literal)", "t LIKE literal", "t ILIKE literal")  # fmt: skip
+
+
+@handles(exp.Lower, exp.Upper)
+def _letter_case(node: exp.Expression, c: Compiler) -> Value:
+    value = c.typed(node.this, "VARCHAR")
+    found = derived(type(node)(this=value.tree), VARCHAR, value)
+    domain = value.domain
+    if domain is not None and all(part is None or (isinstance(part, str) and part.isascii()) for part in domain):
+        turn = str.lower if isinstance(node, exp.Lower) else str.upper
+        domain = tuple(dict.fromkeys(turn(part) if isinstance(part, str) else part for part in domain))
+        return replace(found, domain=domain)
+    return found
+
+
+@handles(exp.Trim)
+def _trim(node: exp.Expression, c: Compiler) -> Value:
+    value = c.typed(node.this, "VARCHAR")
+    position = node.args.get("position")
+    arguments = {"position": str(position)} if position in ("LEADING", "TRAILING") else {}
+    return derived(exp.Trim(this=value.tree, **arguments), VARCHAR, value)
+
+
+@handles(exp.Length)
+def _length(node: exp.Expression, c: Compiler) -> Value:
+    value = c.typed(node.this, "VARCHAR")
+    found = derived(exp.Length(this=value.tree), BIGINT, value)
+    return replace(found, range=(Fraction(0), Fraction(LONGEST)))
+
+
+@handles(exp.Substring)
+def _substring(node: exp.Expression, c: Compiler) -> Value:
+    value = c.typed(node.this, "VARCHAR")
+    start = whole(node.args.get("start"), c, low=1, high=10_000)
+    length = whole(node.args["length"], c, low=0, high=10_000) if node.args.get("length") is not None else 10_000
+    return derived(exp.Substring(this=value.tree, start=number(start), length=number(length)), VARCHAR, value)
+
+
+@handles(exp.Left, exp.Right)
+def _side(node: exp.Expression, c: Compiler) -> Value:
+    value = c.typed(node.this, "VARCHAR")
+    length = whole(node.expression, c, low=0, high=10_000)
+    return derived(type(node)(this=value.tree, expression=number(length)), VARCHAR, value)
+
+
+@handles(exp.Replace)
+def _replace(node: exp.Expression, c: Compiler) -> Value:
+    value = c.typed(node.this, "VARCHAR")
+    old, new = text_literal(node.expression, c), text_literal(node.args.get("replacement"), c)
+    if not old or len(new) > len(old):
+        raise refused(
+            "REPLACE must not lengthen the text",
+            node,
+            construct="REPLACE",
+            remedy="replace by at most as many characters",
+        )
+    strings = (exp.Literal(this=part, is_string=True) for part in (old, new))
+    return derived(exp.Replace(this=value.tree, expression=next(strings), replacement=next(strings)), VARCHAR, value)
+
+
+@handles(exp.DPipe, exp.Concat)
+def _concat(node: exp.Expression, c: Compiler) -> Value:
+    """Both are emitted as ||. CONCAT skips NULL in DuckDB, so its parts become '' first."""
+    parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
+    values = [c.typed(part, "VARCHAR") for part in parts]
+    if len(values) > 8:
+        raise refused("at most 8 texts can be joined", node, construct="CONCAT", remedy="join fewer texts")
+    trees = [value.tree for value in values]
+    if isinstance(node, exp.Concat):
+        trees = [exp.Coalesce(this=tree, expressions=[exp.Literal(this="", is_string=True)]) for tree in trees]
+    tree = trees[0]
+    for part in trees[1:]:
+        tree = exp.DPipe(this=tree, expression=wrapped(part))
+    return derived(tree, VARCHAR, *values)
+
+
+@handles(exp.StartsWith, exp.EndsWith, exp.Contains)
+def _affix(node: exp.Expression, c: Compiler) -> Value:
+    value, part = c.typed(node.this, "VARCHAR"), text_literal(node.expression, c)
+    tree = type(node)(this=value.tree, expression=exp.Literal(this=part, is_string=True))
+    return replace(derived(tree, BOOLEAN, value), domain=(False, True))
+
+
+@handles(exp.StrPosition)
+def _position(node: exp.Expression, c: Compiler) -> Value:
+    value, part = c.typed(node.this, "VARCHAR"), text_literal(node.args.get("substr"), c)
+    return derived(exp.StrPosition(this=value.tree, substr=exp.Literal(this=part, is_string=True)), BIGINT, value)
+
+
+@handles(exp.SplitPart)
+def _split(node: exp.Expression, c: Compiler) -> Value:
+    value, part = c.typed(node.this, "VARCHAR"), text_literal(node.args.get("delimiter"), c)
+    index = whole(node.args.get("part_index"), c, low=1, high=1_000)
+    tree = exp.SplitPart(this=value.tree, delimiter=exp.Literal(this=part, is_string=True), part_index=number(index))
+    return derived(tree, VARCHAR, value)
+
+
+@handles(exp.Like, exp.ILike)
+def _like(node: exp.Expression, c: Compiler) -> Value:
+    value, pattern = c.typed(node.this, "VARCHAR"), text_literal(node.expression, c)
+    tree: exp.Expression = type(node)(this=wrapped(value.tree), expression=exp.Literal(this=pattern, is_string=True))
+    if node.args.get("negate"):
+        tree = exp.Not(this=wrapped(tree))
+    return replace(derived(tree, BOOLEAN, value), domain=(False, True))

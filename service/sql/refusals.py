@@ -1,0 +1,41 @@
+"""One way to refuse: the construct, where it stands, and what to write instead.
+
+Invariant S1: a refusal reads the query text and the schema, never a row.
+"""
+
+from sqlglot import exp
+
+from service.core.errors import BoundsMissing, ConstructRefused
+
+
+def place(node: exp.Expression | None) -> dict[str, str | int]:
+    """Line and column (both from 1) of the first token below `node` that the tokenizer marked."""
+    if node is None:
+        return {}
+    best: dict[str, int] | None = None
+    for part in node.walk():
+        meta = part.meta
+        if "start" in meta and (best is None or meta["start"] < best["start"]):
+            best = {"start": meta["start"], "end": meta["end"], "line": meta["line"], "col": meta["col"]}
+    if best is None:
+        return {}
+    # sqlglot marks where a token ends; where it starts is what a reader looks for.
+    return {"line": best["line"], "column": max(1, best["col"] - (best["end"] - best["start"]))}
+
+
+def refused(detail: str, node: exp.Expression | None, *, construct: str, remedy: str) -> ConstructRefused:
+    return ConstructRefused(detail, {"construct": construct, "remedy": remedy, **place(node)})
+
+
+def missing_bounds(columns: frozenset[str], node: exp.Expression | None, *, construct: str) -> BoundsMissing:
+    """No finite range: name the columns that lack one, and the request field that gives it."""
+    names = ", ".join(sorted(columns)) or "this expression"
+    if columns:
+        example = sorted(columns)[0]
+        remedy = f'give bounds in the request: "bounds": {{"columns": {{"{example}": [low, high]}}}}, or have an admin declare them'
+    else:
+        remedy = "clamp it in the query: LEAST(GREATEST(x, low), high) with literal bounds"
+    return BoundsMissing(
+        f"{construct} needs a finite range, and none is known for {names}",
+        {"construct": construct, "columns": names, "remedy": remedy, **place(node)},
+    )
