@@ -25,14 +25,19 @@ from service.engine.reading import Refused, Relation, open_source, unreadable
 from service.engine.verifying import refuse_broken, warnings_of
 
 SPILL_SHARE = 4  # a build may spill four times the memory it has, then stops: a full disk is worse
-STEPS = ("reading", "finding units", "ordering by unit", "indexing", "verifying", "writing")
+SORT_SHARE = 4  # a quarter of the memory holds the rows that are being sorted
+SMALLEST_RANGE = 100_000
+STEPS = ("finding units", "reading", "ordering by unit", "indexing", "verifying", "writing")
 
 
 class Build:
     """One table's import, step by step. `stage` holds the rows as declared, `out` the prepared table."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, job: wire.Header, channel: socket.socket) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, job: wire.Header, channel: socket.socket, memory_bytes: int
+    ) -> None:
         self.connection = connection
+        self.memory_bytes = memory_bytes
         self.job = job
         self.channel = channel
         self.table: Table = table_from_json(job["table"])
@@ -41,19 +46,19 @@ class Build:
 
     def run(self) -> wire.Header:
         self._attach("out", "rows.duckdb")
-        self._say(0)
         relation = open_source(self.connection, self.job)
+        new_units = 0
         if self.table.private:
             self._attach("stage", "stage.duckdb")
-            self._stage(relation)
+            self._say(0)
+            new_units = self._units(relation)
             self._say(1)
-            new_units = self._units()
-            self._say(2)
+            self._stage(relation)
             self._ordered_rows()
             self._say(3)
             self._index()
         else:
-            new_units = 0
+            self._say(1)
             self._public_rows(relation)
         self._say(4)
         refuse_broken(self.connection, self.table, relation)
@@ -64,20 +69,17 @@ class Build:
         self.connection.execute('DETACH "out"')
         return {"rows": rows, "new_units": new_units, "warnings": told}
 
-    def _stage(self, relation: Relation) -> None:
-        """Every declared column TRY_CAST into its declared type; what does not fit is NULL."""
-        self._read(f'CREATE TABLE "stage".main.s AS SELECT {self._cast(relation)} FROM {relation.sql}')
-
-    def _units(self) -> int:
+    def _units(self, relation: Relation) -> int:
         """Give every new unit the next code. Codes never change and never go away: other tables hold them.
 
         The dictionary of the previous version is read-only, so new units make a new file; how many
         there are decides about files alone, which nobody outside sees.
         """
         if not isinstance(self.table.unit, UnitColumn):
+            self.connection.execute(f'ATTACH {text(self.job["parent"])} AS "parent" (READ_ONLY)')
             return 0
-        value = quoted(self.table.unit.column)
         kind = self.table.columns[self.table.unit.column].type
+        value = f"TRY_CAST({quoted(relation.names[self.table.unit.column])} AS {kind})"
         self._attach("units", "units.duckdb")
         self.connection.execute(f'CREATE TABLE "units".main.units ("#unit" BIGINT, "key" UBIGINT, "value" {kind})')
         known = 0
@@ -85,23 +87,28 @@ class Build:
             self.connection.execute(f'ATTACH {text(self.job["units_in"])} AS "before" (READ_ONLY)')
             self.connection.execute('INSERT INTO "units".main.units FROM "before".main.units ORDER BY "#unit"')
             known = self._one('SELECT count(*) FROM "units".main.units')
-        self.connection.execute(
+        self._read(
             f'INSERT INTO "units".main.units SELECT {known} + row_number() OVER () - 1, hash("value"), "value"'
-            f' FROM (SELECT DISTINCT {value} AS "value" FROM "stage".main.s WHERE {value} IS NOT NULL)'
+            f' FROM (SELECT DISTINCT {value} AS "value" FROM {relation.sql} WHERE {value} IS NOT NULL)'
             ' ANTI JOIN (SELECT "value" FROM "units".main.units) USING ("value")'
         )
-        return self._one('SELECT count(*) FROM "units".main.units') - known
+        new = self._one('SELECT count(*) FROM "units".main.units') - known
+        self.connection.execute('CHECKPOINT "units"')
+        return new
 
-    def _resolved(self) -> str:
-        """FROM clause: staged rows with their unit. Rows without one, or whose chain breaks, are not in it."""
+    def _stage(self, relation: Relation) -> None:
+        """Every declared column TRY_CAST into its declared type (what does not fit is NULL), and the unit,
+        which is NULL where there is none or where the foreign key leads nowhere."""
         unit = self.table.unit
-        if isinstance(unit, UnitColumn):
-            return f'"stage".main.s AS s JOIN "units".main.units AS u ON s.{quoted(unit.column)} = u."value"'
-        assert isinstance(unit, UnitVia)
-        aliases = {row[0] for row in self.connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()}
-        if "parent" not in aliases:
-            self.connection.execute(f'ATTACH {text(self.job["parent"])} AS "parent" (READ_ONLY)')
-        return f'"stage".main.s AS s JOIN "parent".main.rows AS u ON s.{quoted(unit.column)} = u.{quoted(unit.key)}'
+        assert unit is not None
+        via = isinstance(unit, UnitVia)
+        known = '"parent".main.rows' if via else '"units".main.units'
+        key = quoted(unit.key) if isinstance(unit, UnitVia) else '"value"'
+        self._read(
+            f'CREATE TABLE "stage".main.s AS SELECT s.*, u."#unit" AS "#unit"'
+            f" FROM (SELECT {self._cast(relation)} FROM {relation.sql}) AS s"
+            f' LEFT JOIN (SELECT {key} AS "#key", "#unit" FROM {known}) AS u ON s.{quoted(unit.column)} = u."#key"'
+        )
 
     def _rank(self) -> str:
         """A random number per row: a keyed mix of the row's place, under two fresh secrets.
@@ -112,27 +119,46 @@ class Build:
         share a hash, and the bit that is dropped to make it signed lets ranks meet with chance 2^-63.
         """
         first, second = self.salts
-        return (
-            f"CAST(hash(xor(hash(xor(CAST(s.rowid AS UBIGINT), {first}::UBIGINT)), {second}::UBIGINT)) >> 1 AS BIGINT)"
-        )
+        mixed = f"hash(xor(CAST(s.rowid AS UBIGINT), {first}::UBIGINT))"
+        return f"CAST(hash(xor({mixed}, {second}::UBIGINT)) >> 1 AS BIGINT)"
 
     def _ordered_rows(self) -> None:
-        raw = ", ".join(f"s.{quoted(name)}" for name in self.table.columns)
-        source = f'SELECT {raw}, u."#unit" AS "#unit", {self._rank()} AS "#rank" FROM {self._resolved()}'
+        """Rows by unit, a range of units at a time: what is sorted at once fits into memory, so any number
+        of rows can be prepared. Rows without a unit are in no range."""
+        source = f'SELECT s.*, {self._rank()} AS "#rank" FROM "stage".main.s AS s'
         if self.table.max_rows_per_unit is not None:
             source = self._capped(source, self.table.max_rows_per_unit)
-        self.connection.execute(
-            f'CREATE TABLE "out".main.rows AS SELECT {self._columns()} FROM ({source}) ORDER BY "#unit"'
-        )
+        select = f"SELECT {self._columns()} FROM ({source})"
+        self.connection.execute(f'CREATE TABLE "out".main.rows AS {select} LIMIT 0')
+        ranges = self._ranges()
+        for place, (low, high) in enumerate(ranges):
+            self._say(2, part=place, parts=len(ranges))
+            self.connection.execute(
+                f'INSERT INTO "out".main.rows {select} WHERE "#unit" BETWEEN {low} AND {high} ORDER BY "#unit"'
+            )
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """Ranges of unit codes with about as many rows each as can be sorted in memory."""
+        kinds = [column.type.name for column in self.table.columns.values()]
+        width = sum(32 if kind == "VARCHAR" else 16 for kind in kinds) + 8 * (len(layout.coded(self.table)) + 2)
+        most = max(SMALLEST_RANGE, self.memory_bytes // (SORT_SHARE * width))
+        found = self.connection.execute(
+            'SELECT min("#unit"), max("#unit") FROM (SELECT "#unit", (sum(n) OVER (ORDER BY "#unit") - n) // $1 AS r'
+            ' FROM (SELECT "#unit", count(*) AS n FROM "stage".main.s WHERE "#unit" IS NOT NULL GROUP BY "#unit"))'
+            " GROUP BY r ORDER BY r",
+            [most],
+        ).fetchall()
+        return [(int(low), int(high)) for low, high in found]
 
     def _capped(self, source: str, most: int) -> str:
         """At most `most` rows of a unit, those of smallest rank: a choice among that unit's rows alone.
         Only units above the cap are ranked at all."""
         self.connection.execute(
-            f'CREATE TABLE "stage".main.cuts AS WITH r AS (SELECT u."#unit" AS "#unit", {self._rank()} AS "#rank"'
-            f' FROM {self._resolved()}), heavy AS (SELECT "#unit" FROM r GROUP BY 1 HAVING count(*) > {most})'
-            ' SELECT "#unit", max("#rank") AS "cut" FROM (SELECT * FROM r SEMI JOIN heavy USING ("#unit")'
-            f' QUALIFY row_number() OVER (PARTITION BY "#unit" ORDER BY "#rank") <= {most}) GROUP BY 1'
+            f'CREATE TABLE "stage".main.cuts AS WITH heavy AS (SELECT "#unit" FROM "stage".main.s'
+            f' WHERE "#unit" IS NOT NULL GROUP BY 1 HAVING count(*) > {most})'
+            f' SELECT "#unit", max("#rank") AS "cut" FROM (SELECT s."#unit", {self._rank()} AS "#rank"'
+            ' FROM "stage".main.s AS s SEMI JOIN heavy USING ("#unit")'
+            f' QUALIFY row_number() OVER (PARTITION BY s."#unit" ORDER BY "#rank") <= {most}) GROUP BY 1'
         )
         return (
             f'SELECT r.* FROM ({source}) AS r LEFT JOIN "stage".main.cuts AS c ON r."#unit" = c."#unit"'
@@ -183,8 +209,9 @@ class Build:
         assert row is not None
         return int(row[0])
 
-    def _say(self, step: int) -> None:
-        wire.send(self.channel, {"progress": STEPS[step], "step": step, "steps": len(STEPS)})
+    def _say(self, step: int, *, part: int = 0, parts: int = 1) -> None:
+        frame = {"progress": STEPS[step], "step": step, "steps": len(STEPS), "part": part, "parts": parts}
+        wire.send(self.channel, frame)
 
 
 def open_database(options: dict[str, Any], job: wire.Header) -> duckdb.DuckDBPyConnection:
@@ -197,7 +224,7 @@ def open_database(options: dict[str, Any], job: wire.Header) -> duckdb.DuckDBPyC
     memory = int(options["memory_bytes"])
     for setting, value in (
         ("threads", str(int(options["threads"]))),
-        ("memory_limit", text(f"{memory}B")),
+        ("memory_limit", text(f"{memory * 3 // 4}B")),
         ("temp_directory", text(folder + "spill")),
         ("max_temp_directory_size", text(f"{memory * SPILL_SHARE}B")),
         ("preserve_insertion_order", "false"),
@@ -215,7 +242,7 @@ def answer(options: dict[str, Any], job: wire.Header, channel: socket.socket) ->
         cage.limit_memory(int(options["memory_bytes"]))
         if job["do"] == "inspect":
             return inspect_source(connection, job)
-        return Build(connection, job, channel).run()
+        return Build(connection, job, channel, int(options["memory_bytes"])).run()
     except Refused as refused:
         return {"refused": refused.detail, "extra": refused.extra}
     except (MemoryError, duckdb.OutOfMemoryException):

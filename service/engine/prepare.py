@@ -30,12 +30,15 @@ LOCK = "_lock"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`step` of `steps` has begun, in words. Steps differ in length, so this is no promise of time."""
+    """`step` of `steps` has begun, in words; within a step, `part` of `parts` equal ones. Steps differ in
+    length, so this is no promise of time."""
 
     table: str
     stage: str
     step: int
     steps: int
+    part: int = 0
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +318,8 @@ def _followers(manifest: Manifest, table: str) -> list[str]:
 def _teller(table: str, progress: Tell | None) -> Callable[[dict[str, Any]], None] | None:
     if progress is None:
         return None
-    return lambda frame: progress(Progress(table, str(frame["progress"]), int(frame["step"]), int(frame["steps"])))
+    counts = ("step", "steps", "part", "parts")
+    return lambda frame: progress(Progress(table, str(frame["progress"]), *(int(frame[name]) for name in counts)))
 
 
 @contextlib.contextmanager
