@@ -189,7 +189,7 @@ def _run(statement: str) -> None:
 
 RESERVE_AT_ONCE = """
 CREATE FUNCTION reserve_at_once(
-  account_id text, quota_id text, order_count bigint, cost bigint[], cost_delta bigint, cost_share bigint,
+  account_id text, quota_id text, order_count bigint, cost bigint[], cost_delta bigint, share bigint,
   hold_query text, hold_dataset text, hold_principal text, hold_key text, hold_hash text, hold_owner text,
   entry_body text, entry_middle text
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -225,9 +225,9 @@ BEGIN
       AND id = account_id;
   IF NOT FOUND THEN RETURN -2; END IF;
   UPDATE account SET delta_spent = delta_spent + 0,
-      spent_0 = CASE WHEN spent_0 >= 4611686018427387904 - cost_share THEN 4611686018427387904 ELSE spent_0 + cost_share END
+      spent_0 = CASE WHEN spent_0 >= 4611686018427387904 - share THEN 4611686018427387904 ELSE spent_0 + share END
     WHERE paused = 0 AND failures < failures_allowed AND delta_spent <= delta_limit - 0
-      AND (spent_0 <= limit_0 - cost_share)
+      AND (spent_0 <= limit_0 - share)
       AND id = quota_id;
   IF NOT FOUND THEN RETURN -3; END IF;
   INSERT INTO entry (number, at, kind, dataset, query_id, who, body, previous, hash)

@@ -36,7 +36,7 @@ _COSTS = [f"cost[{i + 1}]" for i in range(ORDERS)]
 
 FUNCTION = f"""
 CREATE FUNCTION reserve_at_once(
-  account_id text, quota_id text, order_count bigint, cost bigint[], cost_delta bigint, cost_share bigint,
+  account_id text, quota_id text, order_count bigint, cost bigint[], cost_delta bigint, share bigint,
   hold_query text, hold_dataset text, hold_principal text, hold_key text, hold_hash text, hold_owner text,
   entry_body text, entry_middle text
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -57,7 +57,7 @@ BEGIN
   IF NOT FOUND THEN RETURN {KEY_TAKEN}; END IF;
   UPDATE account {_charge(_COSTS, "cost_delta")} AND id = account_id;
   IF NOT FOUND THEN RETURN {DATASET_REFUSES}; END IF;
-  UPDATE account {_charge(["cost_share"], "0")} AND id = quota_id;
+  UPDATE account {_charge(["share"], "0")} AND id = quota_id;
   IF NOT FOUND THEN RETURN {QUOTA_REFUSES}; END IF;
   INSERT INTO entry (number, at, kind, dataset, query_id, who, body, previous, hash)
     VALUES (last_number + 1, now, 'reserve', hold_dataset, hold_query, hold_principal, entry_body, last_hash,
@@ -78,7 +78,7 @@ def _create(_target: object, connection: sa.Connection, tables: list[sa.Table], 
 RESERVE_AT_ONCE = Prepared(
     sa.text(
         "SELECT reserve_at_once(:account_id, :quota_id, :order_count, CAST(:cost AS bigint[]), :cost_delta,"
-        " :cost_share, :hold_query, :hold_dataset, :hold_principal, :hold_key, :hold_hash, :hold_owner,"
+        " :share, :hold_query, :hold_dataset, :hold_principal, :hold_key, :hold_hash, :hold_owner,"
         " :entry_body, :entry_middle)"
     )
 )

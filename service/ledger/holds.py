@@ -141,7 +141,7 @@ def _reserve_at_once(tx: sa.Connection, asked: Hold, owner: str) -> int:
         order_count=len(asked.cost.orders),
         cost="{" + ",".join(str(cost) for cost in _padded(asked.cost)) + "}",
         cost_delta=asked.cost.delta,
-        cost_share=asked.share,
+        share=asked.share,
         hold_query=asked.query_id,
         hold_dataset=asked.dataset,
         hold_principal=asked.principal,

@@ -40,8 +40,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = open_engine(url)
-        is_sqlite = self.engine.dialect.name == "sqlite"
-        self._writer = Writer(self._connect_writer, "BEGIN IMMEDIATE" if is_sqlite else "BEGIN")
+        self._writer = Writer(self._connect_writer, is_sqlite=self.engine.dialect.name == "sqlite")
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in a transaction; its result, once that is durable. What it raises undoes it.

@@ -46,10 +46,13 @@ class Writer:
     each has a savepoint, unless it is alone and the whole transaction is its own.
     """
 
-    def __init__(self, connect: Callable[[], sa.Connection], begin: str) -> None:
+    def __init__(self, connect: Callable[[], sa.Connection], *, is_sqlite: bool) -> None:
         """`connect` opens a connection in autocommit mode; transactions are spelled out here."""
         self._connect = connect
-        self._begin = begin
+        self._begin = "BEGIN IMMEDIATE" if is_sqlite else "BEGIN"
+        # PostgreSQL takes both in one trip, SQLite one statement at a time.
+        renew = ("RELEASE SAVEPOINT work", "SAVEPOINT work")
+        self._next: tuple[str, ...] = renew if is_sqlite else ("; ".join(renew),)
         self._connection: sa.Connection | None = None
         self._mutex = threading.Lock()
         self._jobs: deque[_Job] = deque()
@@ -103,7 +106,12 @@ class Writer:
             connection = self._connection = self._connection or self._connect()
             raw: Any = connection.connection.driver_connection
             raw.execute(self._begin)
+            if len(batch) > 1:
+                raw.execute("SAVEPOINT work")
             for job in batch:
+                if job is not batch[0]:
+                    for statement in self._next:
+                        raw.execute(statement)
                 _attempt(connection, raw, job, alone=len(batch) == 1)
             raw.execute("COMMIT" if any(job.error is None for job in batch) else "ROLLBACK")
         except BaseException as error:
@@ -119,13 +127,9 @@ class Writer:
 
 
 def _attempt(connection: sa.Connection, raw: Any, job: _Job, *, alone: bool) -> None:
-    if not alone:
-        raw.execute("SAVEPOINT work")
     try:
         job.result = job.work(connection)
     except BaseException as error:
         job.error = error
         if not alone:
             raw.execute("ROLLBACK TO SAVEPOINT work")
-    if not alone:
-        raw.execute("RELEASE SAVEPOINT work")
