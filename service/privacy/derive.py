@@ -45,6 +45,8 @@ class Coordinates:
 
     def moment(self, row: Row) -> Floats:
         """Σ coefficient · coordinate / one: exact integers until the one division."""
+        if self.values.dtype.kind == "f":  # merged by topup.py: no integers any more
+            return np.array([float(c) for c in row]) @ self.values / self.part.one
         bottom = lcm(*(c.denominator for c in row))
         tops = [int(c * bottom) for c in row]
         total = combine(*zip(tops, self.values, strict=True))

@@ -82,6 +82,23 @@ def release_keys(priced: PricedPlan, exact: ExactTable, noise: NoiseSource) -> S
     return SelectedKeys(KeyTable(keys, int(decision.named.sum())), counts)
 
 
+def release_primitives(
+    priced: PricedPlan, selected: KeyTable | SelectedKeys, exacts: Exacts, noise: NoiseSource
+) -> dict[str, Array]:
+    """The noisy primitives of stage 2, by name: one draw each."""
+    for part, item in priced.drawn.items():
+        assert_covered(item.event, priced.charges[part], priced.terms)
+    keys = selected.keys if isinstance(selected, SelectedKeys) else selected
+    opened = unsealed(exacts)
+    assert all(item.need in opened for item in priced.drawn.values()), "a need was not computed"
+    primitives = {item.name: noised(item, opened[item.need], keys.size, noise) for item in priced.parts.values()}
+    primitives |= {item.name: chosen(item, opened[item.need], keys.size, noise) for item in priced.picks.values()}
+    if priced.counted_units is not None:
+        assert isinstance(selected, SelectedKeys) and selected.counts is not None
+        primitives[priced.counted_units.name] = selected.counts.reshape(1, -1)
+    return primitives
+
+
 def release_values(
     priced: PricedPlan,
     selected: KeyTable | SelectedKeys,
@@ -95,16 +112,8 @@ def release_values(
     `selected` are the declared keys, or what stage 1 released. `exacts` pairs the needs of each statement
     with its table, as emission grouped them. `replicas` names the aggregates to simulate copies of.
     """
-    for part, item in priced.drawn.items():
-        assert_covered(item.event, priced.charges[part], priced.terms)
+    primitives = release_primitives(priced, selected, exacts, noise)
     keys = selected.keys if isinstance(selected, SelectedKeys) else selected
-    opened = unsealed(exacts)
-    assert all(item.need in opened for item in priced.drawn.values()), "a need was not computed"
-    primitives = {item.name: noised(item, opened[item.need], keys.size, noise) for item in priced.parts.values()}
-    primitives |= {item.name: chosen(item, opened[item.need], keys.size, noise) for item in priced.picks.values()}
-    if priced.counted_units is not None:
-        assert isinstance(selected, SelectedKeys) and selected.counts is not None
-        primitives[priced.counted_units.name] = selected.counts.reshape(1, -1)
     released = derive(priced.plan, keys, primitives, replicas=replicas)
     counted = (REUSED,) if priced.counted_units is not None else ()
     return replace(released, notes=(*priced.found.notes, *counted, *released.notes))
