@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.fixtures.process import Running, start
+from tests.fixtures.process import Running, run, start
 
 CANARIES = ("Xanadu", "Zaphodina", "73133.77", "7313377", "73133")
 CANARY_UNIT = 987654321
