@@ -185,7 +185,8 @@ class Answerer:
     def _replayed(self, question: Question, found: Replayed, principal: Principal) -> Submitted:
         """Another answer from the same release: new bytes, no charge, no delay."""
         query_id, version = new_id("q"), question.schema.data_version
-        facts = Facts(query_id, version, None, found.replay_of, self._means.ledger.balance(question.query.dataset))
+        balance = self._means.ledger.balance(question.query.dataset)
+        facts = Facts(query_id, version, None, found.replay_of, balance, found.receipt)
         try:
             result = run_outer(self._means.scratch, question.query, found.tables, self._means.query_seconds)
         except ScratchRefused as refused:

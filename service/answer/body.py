@@ -1,16 +1,17 @@
 """The answer's body as API.md shows it, from released values and ledger facts only."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from service import __version__
 from service.answer.outer import OuterResult
-from service.answer.question import Question, bounds_shown
-from service.answer.shape import to_json
-from service.core.amounts import CLOSED, Cost, show_atto, show_pico
+from service.answer.question import Question
+from service.answer.shape import ends, to_json
+from service.core.amounts import CLOSED, Cost, show_atto, show_fraction, show_pico
 from service.core.boundary import ReleasedTable
-from service.core.plan import Output
+from service.core.plan import Output, Plan
 from service.ledger.book import Balance, Quota
 from service.ledger.history import Past
 
@@ -24,6 +25,7 @@ class Facts:
     ledger_entry: int | None
     replay_of: str | None
     balance: Balance
+    receipt: Mapping[str, Any] | None = None  # of the query that paid, for a replay
 
 
 def answer_body(
@@ -40,14 +42,13 @@ def answer_body(
         "columns": [
             _column(output, type_name, released) for output, type_name in zip(outputs, result.types, strict=True)
         ],
-        "rows": _cells(result.rows),
-        "low_95": _cells(result.low),
-        "high_95": _cells(result.high),
+        "rows": [[to_json(cell) for cell in row] for row in result.rows],
+        **_intervals(result),
         "cost": cost_shown(question, facts.replay_of),
         "remaining": remaining_shown(facts.balance),
         "notes": list(dict.fromkeys(notes)),
         "receipt": {
-            **receipt(question),
+            **(facts.receipt or receipt(question)),
             "ledger_entry": facts.ledger_entry,
             "service_version": __version__,
         },
@@ -57,10 +58,42 @@ def answer_body(
 def receipt(question: Question) -> dict[str, Any]:
     """What was done, without a value: also kept in the ledger's entry."""
     return {
-        "plan_digest": [plan.digest for plan in question.query.cores],
+        "plan_digest": digest_shown(question.query.cores),
         "mechanisms": list(question.priced.mechanisms),
-        "bounds": [bounds_shown(plan) for plan in question.query.cores],
+        "bounds": bounds_shown(question.query.cores),
     }
+
+
+def digest_shown(cores: Sequence[Plan]) -> str:
+    """The digest of the only core, or of all of them."""
+    if len(cores) == 1:
+        return cores[0].digest
+    return "sha256:" + hashlib.sha256("\n".join(plan.digest for plan in cores).encode()).hexdigest()
+
+
+def bounds_shown(cores: Sequence[Plan]) -> dict[str, Any]:
+    """The bounds of the only core, or of each under its name."""
+    if len(cores) == 1:
+        return _bounds(cores[0])
+    return {f"core_{index}": _bounds(plan) for index, plan in enumerate(cores)}
+
+
+def _bounds(plan: Plan) -> dict[str, Any]:
+    bounds = plan.bounds
+    shown: dict[str, Any] = {
+        "rows_per_unit": bounds.rows_per_unit,
+        "groups_per_unit": bounds.groups_per_unit,
+        "clip": bounds.clip,
+        "min_units": bounds.min_units,
+        "columns": {
+            measure.label: [show_fraction(measure.low * measure.step), show_fraction(measure.high * measure.step)]
+            for measure in plan.measures
+            if measure.low != measure.high
+        },
+    }
+    if bounds.unit_sum:
+        shown["unit_sum"] = {name: None if cap is None else show_fraction(cap) for name, cap in bounds.unit_sum.items()}
+    return shown
 
 
 def cost_shown(question: Question, replay_of: str | None) -> dict[str, Any]:
@@ -111,8 +144,14 @@ def _column(output: Output, type_name: str, released: Sequence[ReleasedTable]) -
     return shown
 
 
-def _cells(rows: list[list[Any]]) -> list[list[Any]]:
-    return [[to_json(cell) for cell in row] for row in rows]
+def _intervals(result: OuterResult) -> dict[str, Any]:
+    """Both ends of every cell's interval, without digits that its width makes meaningless."""
+    low, high = [], []
+    for bottoms, tops in zip(result.low, result.high, strict=True):
+        pairs = [ends(bottom, top) for bottom, top in zip(bottoms, tops, strict=True)]
+        low.append([pair[0] for pair in pairs])
+        high.append([pair[1] for pair in pairs])
+    return {"low_95": low, "high_95": high}
 
 
 def budget_body(balance: Balance, quota: Quota, past: Sequence[Past], *, detail: bool) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from service.answer.body import cost_shown, remaining_after, remaining_shown, similar_left
-from service.answer.question import Question, bounds_shown
+from service.answer.body import bounds_shown, cost_shown, digest_shown, remaining_after, remaining_shown, similar_left
+from service.answer.question import Question
 from service.answer.shape import to_json
 from service.core.plan import Output
 from service.ledger.book import Balance
@@ -17,8 +17,8 @@ def estimate_body(question: Question, balance: Balance, replay_of: str | None) -
         "cost": cost_shown(question, replay_of),
         "mechanisms": list(priced.mechanisms),
         "columns": [_column(question, output) for output in question.query.outer.outputs],
-        "bounds": [bounds_shown(plan) for plan in question.query.cores],
-        "plan_digest": [plan.digest for plan in question.query.cores],
+        "bounds": bounds_shown(question.query.cores),
+        "plan_digest": digest_shown(question.query.cores),
         "replay_of": replay_of,
         "remaining": remaining_shown(balance),
         "remaining_after": remaining_shown(balance) if replay_of else remaining_after(balance, priced.cost),

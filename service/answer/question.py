@@ -1,11 +1,10 @@
 """From a request to a priced question. Reads declarations and the ledger's terms, never data: failing here is free."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from service.core.amounts import PICO, Terms, show_pico
 from service.core.errors import LossOutOfRange
-from service.core.plan import Loss, Plan, Query
+from service.core.plan import Loss, Query
 from service.core.request import Ask
 from service.core.schema import Schema
 from service.privacy.price import price
@@ -64,22 +63,3 @@ def check_cap(priced: PricedQuery, schema: Schema, terms: Terms) -> None:
             f" (a share of {show_pico(allowed)}); this one costs a share of {show_pico(priced.share)}",
             {"field": "epsilon", "remedy": "ask for less accuracy, or ask an admin to raise epsilon_per_query_max"},
         )
-
-
-def bounds_shown(plan: Plan) -> dict[str, Any]:
-    """The bounds that one core was bounded with, for receipts and estimates."""
-    bounds = plan.bounds
-    shown: dict[str, Any] = {
-        "rows_per_unit": bounds.rows_per_unit,
-        "groups_per_unit": bounds.groups_per_unit,
-        "clip": bounds.clip,
-        "min_units": bounds.min_units,
-        "columns": {
-            measure.label: [str(measure.low * measure.step), str(measure.high * measure.step)]
-            for measure in plan.measures
-            if measure.low != measure.high
-        },
-    }
-    if bounds.unit_sum:
-        shown["unit_sum"] = {name: None if cap is None else str(cap) for name, cap in bounds.unit_sum.items()}
-    return shown

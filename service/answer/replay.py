@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from service.answer.body import receipt
 from service.answer.frames import frame, identity
 from service.answer.outer import replicas_wanted
 from service.answer.question import Question
@@ -31,6 +32,7 @@ class Replayed:
 
     tables: tuple[ReleasedTable, ...]
     replay_of: str
+    receipt: Mapping[str, Any]
 
 
 def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, data_version: int) -> StoredRelease:
@@ -47,25 +49,27 @@ def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, 
         "shapes": shapes,
         "sources": _sources(plan),
         "selection": _selection(priced),
-        "notes": list(table.notes),
+        "receipt": receipt(question),
     }
     return StoredRelease(query_id, core, question.schema.dataset, data_version, frame(plan), head, arrays)
 
 
 def replay(answers: Answers, question: Question) -> Replayed | None:
     """All cores from stored releases, or None: then the whole question is paid for."""
-    tables, paid_by = [], ""
+    tables: list[ReleasedTable] = []
+    sources: list[StoredRelease] = []
     for index, priced in enumerate(question.priced.plans):
         found = _find(answers, question, index, priced)
         if found is None:
             return None
-        table, query_id = found
-        tables.append(table)
-        paid_by = paid_by or query_id
-    return Replayed(tuple(tables), paid_by)
+        tables.append(found[0])
+        sources.append(found[1])
+    return Replayed(tuple(tables), sources[0].query_id, sources[0].head["receipt"])
 
 
-def _find(answers: Answers, question: Question, core: int, priced: PricedPlan) -> tuple[ReleasedTable, str] | None:
+def _find(
+    answers: Answers, question: Question, core: int, priced: PricedPlan
+) -> tuple[ReleasedTable, StoredRelease] | None:
     plan, schema = priced.plan, question.schema
     for stored in answers.releases(schema.dataset, schema.data_version, frame(plan)):
         primitives = _renamed(plan, stored)
@@ -73,7 +77,7 @@ def _find(answers: Answers, question: Question, core: int, priced: PricedPlan) -
             assert derivable(plan, primitives)
             wanted = replicas_wanted(question.query) if core == 0 else frozenset()
             table = derive(plan, _keys(stored), primitives, replicas=wanted)
-            return table, stored.query_id
+            return table, stored
     return None
 
 

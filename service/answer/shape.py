@@ -27,6 +27,20 @@ def to_json(value: Any) -> Any:
     raise AssertionError(f"an answer can not hold a {type(value).__name__}")
 
 
+def ends(low: Any, high: Any) -> tuple[Any, Any]:
+    """An interval's ends, rounded to a hundredth of its width: more digits would say nothing."""
+    bottom, top = to_json(low), to_json(high)
+    if not isinstance(bottom, int | float) or not isinstance(top, int | float) or not top > bottom:
+        return bottom, top
+    digits = 2 - math.floor(math.log10(top - bottom))
+    return _rounded(bottom, digits), _rounded(top, digits)
+
+
+def _rounded(value: float, digits: int) -> float | int:
+    rounded = round(value, digits)
+    return int(rounded) if digits <= 0 else float(rounded)
+
+
 def encode(body: Mapping[str, Any]) -> bytes:
     """The bytes that are stored, hashed and sent."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
