@@ -110,6 +110,8 @@ def charges_of(priced: PricedPlan) -> dict[Slice, Event]:
         charges[part] = PureEvent(Fraction(part.amount, PICO)) if is_open else drawn.event
     for part, pick in priced.picks.items():
         charges[part] = pick.event
+    for part, bracket in priced.brackets.items():
+        charges[part] = bracket.event
     for part, draw in priced.bounds_stage.items():
         charges[part] = draw.event
     if priced.keys_stage is not None:

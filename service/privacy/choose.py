@@ -11,7 +11,7 @@ predicted error whatever the amount (MECHANISMS section 3):
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log, sqrt
 from typing import Literal
@@ -25,6 +25,7 @@ MOMENTS = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_s
 CHOSEN = ("quantile", "min", "max", "mode")
 
 BOUNDS_SHARE = Fraction(1, 4)  # of a measure's budget, on top, to find its bounds
+BRACKET_SHARE = Fraction(1, 5)  # of a quantile's budget, for its interval
 TOTALS_SHARE = Fraction(1, 4)  # of a sum's budget to find its cap
 
 
@@ -35,7 +36,7 @@ class Demand:
     `family` as on Measure: demands of one family in different members are charged once (see `divide`).
     """
 
-    kind: Literal["moments", "sum", "capped", "units", "distinct", "pick", "bounds", "totals", "keys"]
+    kind: Literal["moments", "sum", "capped", "units", "distinct", "pick", "bracket", "bounds", "totals", "keys"]
     source: str
     weight: Fraction
     degree: int = 0
@@ -100,14 +101,19 @@ def measure_demands(plan: Plan, measure: Measure, wanted: Mapping[str, Fraction]
 
 
 def pick_demands(plan: Plan, aggregates: Iterable[tuple[Aggregate, Fraction]]) -> list[Demand]:
+    """A draw for each chosen value; a quantile also gets noisy counts around it, for its interval."""
     families = {measure.name: measure.disjoint for measure in plan.measures}
-    return [
-        Demand(
-            "pick", aggregate.argument or "", weight,
+    demands = []
+    for aggregate, weight in aggregates:
+        around = weight * BRACKET_SHARE if aggregate.function == "quantile" else Fraction(0)
+        drawn = Demand(
+            "pick", aggregate.argument or "", weight - around,
             function=aggregate.function, p=aggregate.p or Fraction(0), family=families.get(aggregate.argument or ""),
-        )
-        for aggregate, weight in aggregates
-    ]  # fmt: skip
+        )  # fmt: skip
+        demands.append(drawn)
+        if around:
+            demands.append(replace(drawn, kind="bracket", weight=around))
+    return demands
 
 
 def reuses_count(plan: Plan) -> bool:
@@ -160,7 +166,9 @@ def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list
     auto = {measure.name for measure in plan.measures if measure.auto}
     for name in sorted(auto):  # a capped sum has no use for bounds, and a count neither
         using = [
-            d for d in demands if d.source == name and (d.kind in ("sum", "pick") or d.degree) and d.kind != "capped"
+            d
+            for d in demands
+            if d.source == name and (d.kind in ("sum", "pick", "bracket") or d.degree) and d.kind != "capped"
         ]
         if using:
             demands.append(Demand("bounds", name, sum((d.weight for d in using), Fraction(0)) * BOUNDS_SHARE))

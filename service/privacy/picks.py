@@ -15,8 +15,10 @@ import numpy as np
 from service.core.boundary import Array, ReleasedColumn
 from service.core.events import Event
 from service.core.plan import Aggregate, CandidatesNeed, HistogramNeed, Need, Plan, RowsWeight
-from service.core.schema import SqlType
+from service.core.schema import DOUBLE, SqlType
+from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, ModeDraw, Quantile, RankDraw, extreme_rank
+from service.privacy.parts import Law
 
 PICKS = ("quantile", "min", "max", "mode")
 BINS_MAX = 4096
@@ -40,6 +42,8 @@ class Pick:
     bins: int
     bound: int
     epsilon: Fraction
+    law: Law
+    around: Fraction  # the epsilon or rho of the noisy counts that give a quantile its interval; 0: none
 
     @property
     def event(self) -> Event:
@@ -61,6 +65,14 @@ class Pick:
         return self.low + bins.astype(np.int64) * self.width + (self.width - 1) // 2
 
     @property
+    def bracket(self) -> Bracket:
+        return Bracket(self.bound, self.bins, self.law, self.around)
+
+    def edges(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """First code of the first bin, last code of the last."""
+        return self.low + low * self.width, self.low + (high + 1) * self.width - 1
+
+    @property
     def need(self) -> Need:
         weight = RowsWeight(self.bound)
         if self.function == "mode":
@@ -69,7 +81,8 @@ class Pick:
 
     @property
     def name(self) -> str:
-        fields = (self.function, self.source, self.p, self.low, self.width, self.bins, self.bound, self.epsilon)
+        grid_ = (self.low, self.width, self.bins, self.bound)
+        fields = (self.function, self.source, self.p, *grid_, self.epsilon, self.law, self.around)
         return " ".join(str(field) for field in fields)
 
     @property
@@ -88,9 +101,10 @@ class Pick:
 @lru_cache(maxsize=1024)
 def read_pick(name: str) -> Pick:
     """The pick that a name describes."""
-    function, source, p, low, width, bins, bound, epsilon = name.split(" ")
-    assert function in PICKS
-    return Pick(function, source, Fraction(p), int(low), int(width), int(bins), int(bound), Fraction(epsilon))
+    function, source, p, low, width, bins, bound, epsilon, law, around = name.split(" ")
+    assert function in PICKS and law in ("laplace", "gaussian")
+    numbers = int(low), int(width), int(bins), int(bound)
+    return Pick(function, source, Fraction(p), *numbers, Fraction(epsilon), law, Fraction(around))  # type: ignore[arg-type]
 
 
 def grid(low: int, high: int) -> tuple[int, int]:
@@ -114,10 +128,11 @@ def typed(codes: Array, step: Fraction, type_: SqlType) -> Array:
 
 
 def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") -> tuple[ReleasedColumn, str]:
-    """A chosen value has no interval: how far a rank is from its neighbours only the data could tell."""
+    """A chosen value. Quantiles have an interval from the counts around them; extremes and modes have
+    none: how far they are from their neighbours only the data could tell."""
     pick = best(picks, aggregate)
     assert pick is not None, f"no released primitive gives {aggregate.label}"
-    codes = picks[pick]
+    codes, low, high = picks[pick]
     unknown = np.full(codes.size, np.nan)
     if pick.function == "mode":
         attribute = next(a for a in plan.attributes if a.name == pick.source)
@@ -127,9 +142,18 @@ def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") ->
         note = f"{aggregate.label}: within {pick.rank_error_95:.3g} rows of the most frequent value at 95%."
         return ReleasedColumn(domain[codes.astype(np.int64)], unknown, unknown), note
     measure = next(m for m in plan.measures if m.name == pick.source)
+    ends = measure.low, measure.high  # the last bin may reach beyond
+    values = typed(np.clip(codes, *ends), measure.step, aggregate.type)
     note = f"{aggregate.label}: its rank is within {pick.rank_error_95:.3g} rows of the one asked for at 95%."
-    inside = np.clip(codes, measure.low, measure.high)  # the last bin may reach beyond
-    return ReleasedColumn(typed(inside, measure.step, aggregate.type), unknown, unknown), note
+    if not pick.around:
+        return ReleasedColumn(values, unknown, unknown), note
+    first, last = (typed(np.clip(edge, *ends), measure.step, as_real(aggregate.type)) for edge in (low, high))
+    return ReleasedColumn(values, first, last), note
+
+
+def as_real(type_: SqlType) -> SqlType:
+    """The type of an interval's ends: float64, except for dates and timestamps."""
+    return DOUBLE if type_.is_numeric else type_
 
 
 def best(picks: Iterable[Pick], aggregate: Aggregate) -> Pick | None:

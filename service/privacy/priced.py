@@ -12,8 +12,9 @@ from service.core.boundary import Array, KeyTable
 from service.core.events import Event
 from service.core.plan import BoundsNeed, KeysNeed, Measure, Need, Plan, UnitTotalsNeed
 from service.privacy.accounting import cost
-from service.privacy.choose import Slice, cap_code, reuses_count
+from service.privacy.choose import Demand, Slice, cap_code, reuses_count
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds, bins_needed
+from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank, extreme_rank
 from service.privacy.mechanisms.selection import Rule, choose_rule
 from service.privacy.mechanisms.shape import Range
@@ -57,6 +58,11 @@ def noise_epsilon(slice_: Slice, law: Law) -> Fraction:
     if law == "laplace":
         return Fraction(slice_.amount, PICO)
     return Fraction(2 * isqrt(slice_.amount * PICO), PICO)
+
+
+def same_value(one: Demand, other: Demand) -> bool:
+    """Are both about the same quantile of the same measure?"""
+    return (one.source, one.function, one.p) == (other.source, other.function, other.p)
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,15 @@ class PricedPlan:
         """What will be chosen by the exponential mechanism."""
         return {part: self._pick(part) for part in self.of("pick")}
 
+    @cached_property
+    def brackets(self) -> dict[Slice, Bracket]:
+        """The noisy counts around each quantile."""
+        found = {}
+        for part in self.of("bracket"):
+            pick = next(p for s, p in self.picks.items() if same_value(s.demand, part.demand))
+            found[part] = pick.bracket
+        return found
+
     @property
     def available(self) -> list[Part]:
         """Every part that aggregates may be derived from: what stage 2 noises and what selection counted."""
@@ -198,10 +213,13 @@ class PricedPlan:
         if demand.function == "mode":
             attribute = next(a for a in self.plan.attributes if a.name == demand.source)
             assert attribute.domain is not None, "MODE is planned only over a declared domain"
-            return Pick("mode", demand.source, Fraction(0), 0, 1, len(attribute.domain), rows, epsilon)
+            candidates = len(attribute.domain)
+            return Pick("mode", demand.source, Fraction(0), 0, 1, candidates, rows, epsilon, self.law, Fraction(0))
         at = self._range(demand.source, self.found)
         width, bins = grid(at.low, at.high)
-        return Pick(demand.function, demand.source, demand.p, at.low, width, bins, rows, epsilon)
+        around = next((other.amount for other in self.of("bracket") if same_value(other.demand, demand)), 0)
+        what = demand.function, demand.source, demand.p
+        return Pick(*what, at.low, width, bins, rows, epsilon, self.law, Fraction(around, PICO))
 
 
 def assert_covered(drawn: Event, charged: Event, terms: Terms) -> None:

@@ -86,7 +86,7 @@ def release_primitives(
     priced: PricedPlan, selected: KeyTable | SelectedKeys, exacts: Exacts, noise: NoiseSource
 ) -> dict[str, Array]:
     """The noisy primitives of stage 2, by name: one draw each."""
-    for part, item in priced.drawn.items():
+    for part, item in (*priced.drawn.items(), *priced.brackets.items()):
         assert_covered(item.event, priced.charges[part], priced.terms)
     keys = selected.keys if isinstance(selected, SelectedKeys) else selected
     opened = unsealed(exacts)
@@ -133,9 +133,14 @@ def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSourc
 
 
 def chosen(pick: Pick, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
-    """One code per group (for a mode: the number of the candidate)."""
+    """Codes per group (for a mode: the number of the candidate): the choice, and its interval."""
     group, bins, weight = (whole(columns[name]) for name in (POSITION, "bin", "weight"))
-    return pick.codes(pick.draw.release(Histograms(groups, pick.bins, group, bins, weight), noise))
+    exact = Histograms(groups, pick.bins, group, bins, weight)
+    drawn = pick.draw.release(exact, noise)
+    low = high = np.zeros(groups, dtype=np.int64)
+    if pick.around:
+        low, high = pick.edges(*pick.bracket.release(exact, drawn, pick.p, noise))
+    return np.stack([pick.codes(drawn), low, high])
 
 
 def exact_moments(part: Part, columns: dict[str, Array], groups: int) -> tuple[Array, Array, Array]:

@@ -15,7 +15,7 @@ from service.privacy.accounting import share, total
 from service.privacy.charge import charges_of, paid_events
 from service.privacy.choose import Slice
 from service.privacy.parts import SHAPES, Part, read_part
-from service.privacy.priced import PricedPlan, PricedQuery
+from service.privacy.priced import PricedPlan, PricedQuery, same_value
 from service.privacy.wholes import as_float
 
 
@@ -53,9 +53,10 @@ def difference(priced: PricedQuery, stored: Sequence[Collection[str]]) -> Priced
 def without(plan: PricedPlan, names: Collection[str]) -> PricedPlan:
     """The slices that are still to be paid: none where the stored noise is small enough already."""
     known, picked = stored_parts(names), set(names)
+    done = [part.demand for part, pick in plan.picks.items() if pick.name in picked]
     kept: list[Slice] = []
     for part in plan.slices:
-        if part in plan.picks and plan.picks[part].name in picked:
+        if part.demand.kind in ("pick", "bracket") and any(same_value(part.demand, other) for other in done):
             continue
         paid = 0
         if part in plan.parts:

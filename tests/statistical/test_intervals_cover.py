@@ -1,11 +1,13 @@
 """Do 95% intervals cover what is true without noise in 92% to 98% of the cells? Stated for unclamped data."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from service.core.amounts import PICO
 from service.core.boundary import ReleasedColumn, ReleasedTable
-from service.core.plan import ONE, Bounds
+from service.core.plan import ONE, POSITION, Bounds
 from service.core.schema import DOUBLE
 from tests.unit.privacy.questions import aggregate, attribute, by_key, measure, plan, priced, released
 
@@ -68,6 +70,26 @@ def test_replicas_give_intervals_of_arithmetic(law: str) -> None:
     low, high = np.quantile(copies, [0.025, 0.975], axis=0)
     truth = TRUE["sum"] / TRUE["count"] ** 2
     assert 0.92 <= np.mean((low <= truth) & (truth <= high)) <= 0.98
+
+
+@pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(9, 10)])
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_intervals_of_quantiles_cover_at_least_as_often_as_they_say(law: str, p: Fraction) -> None:
+    """The edges double in distance, so these intervals are wider than they must be, never narrower."""
+    groups, rows = 400, np.sort(np.random.default_rng(5).gamma(3.0, 120.0, 20_000).astype(int).clip(0, 4000))
+    bins, counts = np.unique(rows, return_counts=True)
+    core = plan(aggregate("quantile", "m0", p=p), measures=(measure(high=4000),), keys=by_key(groups))
+    exact = {
+        POSITION: np.repeat(np.arange(groups), bins.size),
+        "bin": np.tile(bins, groups), "weight": np.tile(counts * ONE, groups),
+    }  # fmt: skip
+    amount = PICO // 20 if law == "laplace" else PICO // 20**2 // 8
+    column = released(priced(core, law, amount), exact, groups).columns[f"quantile_m0{p}"]
+    truth = float(rows[int(np.ceil(p * rows.size)) - 1])
+    assert covered(column, truth) >= 0.92
+    half = np.median(column.high - column.low) / 2
+    spread = np.quantile(np.abs(column.values - truth), 0.95)
+    assert half < 12 * spread + 4, "an interval that covers by saying nothing"
 
 
 def test_the_check_catches_intervals_for_half_the_noise() -> None:

@@ -47,7 +47,7 @@ def at(query: Query | Plan, terms: Terms = TERMS, **loss: object) -> PricedQuery
     return price(asked, Loss(**fields), terms)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("amount", [PICO // 10, PICO // 3, 7, 10**6 + 1, 5 * PICO])
+@pytest.mark.parametrize("amount", [PICO // 10, PICO // 3, 37, 10**6 + 1, 5 * PICO])
 def test_an_epsilon_is_used_to_the_last_pico_and_never_exceeded(amount: int) -> None:
     assert at(rich(), amount=amount).cost.orders[-1] == amount
 
