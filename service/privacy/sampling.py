@@ -20,6 +20,7 @@ and there is no seed to set. What is cached are tables of public constants.
 
 import os
 import secrets
+from collections.abc import Callable
 from fractions import Fraction
 from math import isqrt
 from typing import Protocol
@@ -126,33 +127,27 @@ class SecureNoise:
     def discrete_gaussian(self, sigma_squared: Fraction, size: int) -> Array:
         assert 0 < sigma_squared < LARGEST_SCALE**2
         scale = Fraction(isqrt(int(sigma_squared)) + 1)
-        kept: list[Array] = []
-        missing = size
-        while missing > 0:
+
+        def some(missing: int) -> Array:
             proposed = self.discrete_laplace(scale, missing + missing // 3 + 8)
-            accepted = proposed[self._gaussian_keeps(proposed, scale, sigma_squared)][:missing]
-            kept.append(accepted)
-            missing -= accepted.size
-        return np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+            return proposed[self._gaussian_keeps(proposed, scale, sigma_squared)]
+
+        return _until(size, some)
 
     def truncated_laplace(self, epsilon: Fraction, bound: int, size: int) -> Array:
         """Draws from a wider law and keeps what falls inside: uniform where the law is flat, Laplace else."""
         assert epsilon > 0
         assert 0 <= bound < SMALL_SCALE
-        kept: list[Array] = []
-        missing = size
-        while missing > 0:
-            batch = 2 * missing + 8
-            if epsilon * bound <= 1:
-                proposed = self.uniform(np.full(batch, 2 * bound + 1, dtype=np.int64)) - bound
-                inside = self._bernoulli_exp(np.abs(proposed), epsilon)
-            else:
-                proposed = self.discrete_laplace(1 / epsilon, batch)
-                inside = np.abs(proposed) <= bound
-            accepted = proposed[inside][:missing].astype(np.int64)
-            kept.append(accepted)
-            missing -= accepted.size
-        return np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+
+        def flat(missing: int) -> Array:
+            proposed = self.uniform(np.full(2 * missing + 8, 2 * bound + 1, dtype=np.int64)) - bound
+            return proposed[self._bernoulli_exp(np.abs(proposed), epsilon)]
+
+        def steep(missing: int) -> Array:
+            proposed = self.discrete_laplace(1 / epsilon, missing + missing // 2 + 8)
+            return proposed[np.abs(proposed) <= bound].astype(np.int64)
+
+        return _until(size, flat if epsilon * bound <= 1 else steep)
 
     # --- parts --------------------------------------------------------------------------------------
 
@@ -188,14 +183,12 @@ class SecureNoise:
 
     def _low_digit(self, scale: Fraction, j: int, size: int) -> Array:
         """L on 0 … 2**j-1 with P proportional to e**(-L/scale). At least 15 of 16 proposals are kept."""
-        kept: list[Array] = []
-        missing = size
-        while missing > 0:
+
+        def some(missing: int) -> Array:
             proposed = self._uniform_bits(j, missing + missing // 12 + 4)
-            accepted = proposed[self._bernoulli_exp(proposed, 1 / scale)][:missing]
-            kept.append(accepted)
-            missing -= accepted.size
-        return np.concatenate(kept)
+            return proposed[self._bernoulli_exp(proposed, 1 / scale)]
+
+        return _until(size, some)
 
     def _uniform_bits(self, j: int, size: int) -> Array:
         if 0 < j <= 62:
@@ -233,18 +226,25 @@ class SecureNoise:
 
         return self._decided(chance, bounds_of)
 
-    def _decided(self, chance: Floats, bounds_of: "BoundsOf") -> Array:
+    def _decided(self, chance: Floats, bounds_of: Callable[[int], Bounds]) -> Array:
         """True with the probability that `chance` approximates within BAND and `bounds_of` brackets exactly."""
         words = self.words(chance.size)
         uniform = unit_interval(words)
         result = uniform < chance
-        for place in np.flatnonzero(np.abs(uniform - chance) <= 2 * BAND):
-            result[place] = decide(int(words[place]), WORD_BITS, bounds_of(int(place)), self.bits)
+        for place in np.flatnonzero(np.abs(uniform - chance) <= 2 * BAND).tolist():
+            result[place] = decide(int(words[place]), WORD_BITS, bounds_of(place), self.bits)
         return result
 
 
-class BoundsOf(Protocol):
-    def __call__(self, place: int, /) -> Bounds: ...
+def _until(size: int, some: Callable[[int], Array]) -> Array:
+    """`size` accepted proposals; `some(missing)` returns how many it happens to accept."""
+    kept = [np.zeros(0, dtype=np.int64)]
+    missing = size
+    while missing > 0:
+        accepted = some(missing)[:missing]
+        kept.append(accepted)
+        missing -= accepted.size
+    return np.concatenate(kept)
 
 
 def _exp_of(x: Fraction) -> Bounds:

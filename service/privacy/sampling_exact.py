@@ -76,7 +76,12 @@ def nonnegative_bounds(scale: Fraction, bits: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=512)
 def nonnegative_threshold(scale: Fraction) -> int:
-    """floor(2**64/(1 + t)): a word below it decides yes, above it no, equal needs more bits."""
+    """floor(2**64/(1 + t)): a word below it decides yes, above it no, equal needs more bits.
+
+    When t < 2**-64 (1/scale above 64·log 2) the quotient lies between 2**64 - 1 and 2**64.
+    """
+    if 1 / scale > 45:
+        return (1 << WORD_BITS) - 1
     return exact_floor(lambda bits: nonnegative_bounds(scale, bits))
 
 
