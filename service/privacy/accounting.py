@@ -103,7 +103,7 @@ def limits(terms: Terms, epsilon: int, delta: int) -> tuple[int, ...]:
     finite = tuple(
         limit_pico(_shaved(_LOG.subtract(Decimal(epsilon) / PICO, _conversion(order, weight * conversion))))
         if conversion
-        else -1
+        else -CLOSED
         for order, weight in zip(terms.orders, terms.weights, strict=True)
     )
     return (*finite, epsilon)
