@@ -4,7 +4,7 @@ in   the parsed tree
 out  nothing; raises on the first node or argument that isn't listed
 Why  `SELECT … INTO t` has the class Select and makes a table; LIKE … has a hidden `negate`. So the class alone
      proves nothing: each non-empty argument must be known too. Invariant S3: a tree that passes holds only
-     listed nodes, and so do the trees that we emit (EMITTED, checked again before they leave).
+     listed nodes, and so do the trees that we emit (ROWS and OUTER, checked again before they leave).
 """
 
 from sqlglot import exp
@@ -123,12 +123,16 @@ WINDOW: dict[type[exp.Expression], frozenset[str]] = {
 
 ALLOWED = {**QUERY, **SCALAR, **AGGREGATE, **WINDOW}
 
-EMITTED = {
+# What may stand in a tree that we emit: over private rows, and over released values.
+ORDERED = (exp.PercentileCont, exp.PercentileDisc, exp.Mode, exp.Median, exp.Quantile, exp.ApproxQuantile,
+           exp.ApproxDistinct, exp.WithinGroup, exp.Filter, exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevPop,
+           exp.StddevSamp, exp.Avg, exp.CountIf)  # fmt: skip
+OUTER = {kind: arguments for kind, arguments in ALLOWED.items() if kind not in (exp.Anonymous, exp.With, exp.CTE)}
+ROWS = {
     kind: arguments
-    for kind, arguments in ALLOWED.items()
-    if kind not in (exp.Anonymous, exp.With, exp.CTE, exp.Star, exp.PercentileCont, exp.PercentileDisc, exp.Mode,
-                    exp.Median, exp.Quantile, exp.ApproxQuantile)
-}  # fmt: skip
+    for kind, arguments in OUTER.items()
+    if kind not in (*ORDERED, *WINDOW, exp.Star, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Qualify, exp.Having)
+}
 
 REMEDIES: dict[str, str] = {
     "Into": "drop INTO: answers are returned, never stored",
@@ -184,12 +188,12 @@ def check(tree: exp.Expression) -> None:
                 raise _refuse_argument(node, key, value)
 
 
-def unlisted(tree: exp.Expression) -> list[str]:
-    """Nodes and arguments of an emitted tree that are not on the list: must be empty."""
+def unlisted(tree: exp.Expression, listed: dict[type[exp.Expression], frozenset[str]]) -> list[str]:
+    """Nodes and arguments of an emitted tree that are not on its list (ROWS or OUTER): must be empty."""
     found = []
     for node in tree.walk():
-        arguments = EMITTED.get(type(node))
-        if arguments is None:
+        arguments = listed.get(type(node))
+        if arguments is None or (isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count)):
             found.append(type(node).__name__)
             continue
         found += [

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from service.core.schema import Table
-from service.sql.canon import conjuncts
+from service.sql.canon import conjuncts, operands
 from service.sql.expressions import Compiler
 from service.sql.joins import Equality, Outer, aliases_of, join
 from service.sql.refusals import refused
@@ -183,7 +183,7 @@ def relate(items: list[Item], scope: RowScope, where: exp.Expression | None, con
 
 def _conditions(parts: list[exp.Expression], compiler: Compiler) -> tuple[list[exp.Expression], list[Equality]]:
     trees, links = [], []
-    for part in parts:
+    for part in [*parts, *(shared for part in parts for shared in _shared(part))]:
         value = compiler.boolean(part)
         if isinstance(value.tree, exp.And):
             trees += conjuncts(value.tree)
@@ -193,6 +193,16 @@ def _conditions(parts: list[exp.Expression], compiler: Compiler) -> tuple[list[e
             left, right = compiler.value(part.this), compiler.value(part.expression)
             links.append(Equality(left, right, aliases_of(left.tree), aliases_of(right.tree)))
     return trees, links
+
+
+def _shared(part: exp.Expression) -> list[exp.Expression]:
+    """Conjuncts that every branch of an OR repeats: they hold on their own, and may be what joins two tables."""
+    while isinstance(part, exp.Paren):
+        part = part.this
+    if not isinstance(part, exp.Or):
+        return []
+    first, *others = (conjuncts(branch) for branch in operands(part, exp.Or))
+    return [one for one in first if all(one in other for other in others)]
 
 
 def _null_side(value: Value) -> Value:

@@ -197,6 +197,16 @@ def _exists(node: exp.Expression, c: Compiler) -> Value:
     return c.scope.semi_join(node)
 
 
+@handles(exp.Subquery)
+def _scalar_subquery(node: exp.Expression, c: Compiler) -> Value:
+    raise refused(
+        "a subquery in place of a value would make every row depend on other people",
+        node,
+        construct="subquery",
+        remedy="ask for the inner value in its own query and write it as a literal",
+    )
+
+
 @handles(exp.Neg)
 def _negative(node: exp.Expression, c: Compiler) -> Value:
     value = c.numeric(node.this)

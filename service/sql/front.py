@@ -11,8 +11,7 @@ from service.core.plan import Outer, Query
 from service.core.request import Ask
 from service.core.schema import Schema
 from service.sql import casts, dates, functions  # noqa: F401  (their functions register themselves)
-from service.sql.allow import check, unlisted
-from service.sql.measures import show_unit
+from service.sql.allow import OUTER, ROWS, check, unlisted
 from service.sql.outer import as_output
 from service.sql.parse import parse
 from service.sql.refusals import refused
@@ -35,13 +34,11 @@ def understand(ask: Ask, schema: Schema) -> Query:
 
 def _understood(tree: exp.Expression, ask: Ask, schema: Schema) -> Query:
     context = Context(schema, ask)
-    splitter = Splitter(context)
+    splitter = Splitter(context, tree)
     result = splitter.query(tree, {})
     if isinstance(result, Public):
         raise refused("no private table is read", tree, construct="SELECT", remedy="read at least one private table")
     if not isinstance(result, Released):
-        if isinstance(tree, exp.Select) and tree.args.get("group") is not None:
-            raise show_unit(tree.args["group"])
         raise refused(
             "private rows are never returned, only aggregates of them",
             tree,
@@ -56,8 +53,9 @@ def _understood(tree: exp.Expression, ask: Ask, schema: Schema) -> Query:
         row_wise,
         tuple(sorted(result.tables)),
     )
-    for emitted in (outer.select, *(core.plan.rows for core in splitter.cores)):
-        assert not unlisted(emitted), "an emitted tree holds only listed nodes"
+    assert not unlisted(outer.select, OUTER), "the outer SQL holds only listed nodes"
+    for core in splitter.cores:
+        assert not unlisted(core.plan.rows, ROWS), "engine SQL holds only listed nodes"
     return Query(schema.dataset, tuple(core.plan for core in splitter.cores), outer, tuple(context.notes))
 
 

@@ -324,7 +324,8 @@ def _affix(node: exp.Expression, c: Compiler) -> Value:
 @handles(exp.StrPosition)
 def _position(node: exp.Expression, c: Compiler) -> Value:
     value, part = c.typed(node.this, "VARCHAR"), text_literal(node.args.get("substr"), c)
-    return derived(exp.StrPosition(this=value.tree, substr=exp.Literal(this=part, is_string=True)), BIGINT, value)
+    found = derived(exp.StrPosition(this=value.tree, substr=exp.Literal(this=part, is_string=True)), BIGINT, value)
+    return replace(found, range=(Fraction(0), Fraction(LONGEST)))
 
 
 @handles(exp.SplitPart)

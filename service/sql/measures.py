@@ -7,19 +7,20 @@ Why  primitives are noised once each and shared: SUM(x), AVG(x), COUNT(x) read o
 """
 
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from fractions import Fraction
 
 from sqlglot import exp
 
 from service.core.errors import ConstructRefused
 from service.core.plan import Aggregate, Attribute, Function, Measure
-from service.core.schema import BIGINT, DOUBLE, SqlType
+from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType
 from service.sql import ranges
 from service.sql.aggregates import Asked
 from service.sql.canon import conjuncts, not_null, number, text, when, wrapped
 from service.sql.expressions import Compiler
 from service.sql.refusals import missing_bounds, refused
-from service.sql.values import NULL, UNIT, Value
+from service.sql.values import NULL, UNIT, Value, literal_tree
 
 BITS: dict[Function, int] = {
     **dict.fromkeys(("min", "max", "quantile"), ranges.ORDER_BITS),
@@ -254,9 +255,26 @@ def attribute_tree(argument: Argument) -> exp.Expression:
 
 
 def canonical(value: Value) -> exp.Expression:
-    """A key in canonical form: -0.0 becomes 0.0, NaN becomes NULL; one person's spelling must not show."""
+    """A key in canonical form: one person's spelling must not show, and every key must be fetchable.
+
+    -0.0 becomes 0.0 and NaN becomes NULL; a date that a calendar doesn't hold (infinity, year 20,000) becomes
+    NULL, because reading it back would fail.
+    """
+    if value.type in (DATE, TIMESTAMP):
+        return value.tree.copy() if value.domain is not None else _calendar(value)
     if value.type != DOUBLE:
         return value.tree.copy()
     zero = exp.Cast(this=exp.Literal(this="0.0", is_string=False), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
     shifted = exp.Add(this=wrapped(value.tree.copy()), expression=zero)
     return when((exp.Not(this=exp.IsNan(this=value.tree.copy())), shifted))
+
+
+def _calendar(value: Value) -> exp.Expression:
+    low, high = (literal_tree(edge, DATE) for edge in (date(1, 1, 1), date(9999, 12, 31)))
+    if value.type == TIMESTAMP:
+        low, high = (literal_tree(edge, TIMESTAMP) for edge in (datetime(1, 1, 1), datetime(9999, 12, 31)))
+    inside = exp.And(
+        this=exp.GTE(this=wrapped(value.tree.copy()), expression=low),
+        expression=exp.LTE(this=wrapped(value.tree.copy()), expression=high),
+    )
+    return when((inside, value.tree.copy()))

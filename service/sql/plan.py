@@ -138,19 +138,23 @@ def literal_of(tree: exp.Expression) -> Scalar:
 
 def _bounds(bound: RowBound | None, named: Named, context: Context) -> Bounds:
     asked, defaults = context.ask.bounds, context.schema.defaults
-    rows = _within("rows_per_unit", asked.rows_per_unit or defaults.rows_per_unit, ROWS_PER_UNIT_MAX)
+    rows = _within("rows_per_unit", _given(asked.rows_per_unit, defaults.rows_per_unit), ROWS_PER_UNIT_MAX)
     if bound is not None and not bound.tables:
         rows = min(rows, max(1, bound.constant))
     return Bounds(
         rows_per_unit=rows,
         groups_per_unit=_within(
-            "groups_per_unit", asked.groups_per_unit or defaults.groups_per_unit, GROUPS_PER_UNIT_MAX
+            "groups_per_unit", _given(asked.groups_per_unit, defaults.groups_per_unit), GROUPS_PER_UNIT_MAX
         ),
         clip=asked.clip or "l1",
         unit_sum=_unit_sums(named, context),
-        min_units=_within("min_units", context.ask.min_units or defaults.min_units, 1 << 31),
+        min_units=_within("min_units", _given(context.ask.min_units, defaults.min_units), 1 << 31),
         slots=asked.slots or "pairs",
     )
+
+
+def _given(asked: int | None, default: int) -> int:
+    return default if asked is None else asked
 
 
 def _within(label: str, value: int, largest: int) -> int:

@@ -18,7 +18,7 @@ def place(node: exp.Expression | None) -> dict[str, str | int]:
         if "start" in meta and (best is None or meta["start"] < best["start"]):
             best = {"start": meta["start"], "end": meta["end"], "line": meta["line"], "col": meta["col"]}
     if best is None:
-        return {}
+        return place(node.parent)
     # sqlglot marks where a token ends; where it starts is what a reader looks for.
     return {"line": best["line"], "column": max(1, best["col"] - (best["end"] - best["start"]))}
 

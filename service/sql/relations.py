@@ -91,12 +91,20 @@ def scan(found: Table, context: Context) -> tuple[Relation, Fields]:
         table(found.name, alias),
         frozenset({alias}),
         unit,
-        RowBound(0, (found.name,)) if found.private else None,
+        _rows(found, keys),
         unique=frozenset(f"{alias}.{key}" for key in keys),
         bare=True,
         expected=found.expected_rows,
     )
     return relation, fields
+
+
+def _rows(found: Table, keys: set[str]) -> RowBound | None:
+    """One row per unit where the unit's own column is verified unique; else what the index counts."""
+    if found.unit is None:
+        return None
+    alone = isinstance(found.unit, UnitColumn) and found.unit.column in keys
+    return RowBound(1, ()) if alone else RowBound(0, (found.name,))
 
 
 def _targets(found: Table, schema: Schema) -> set[str]:

@@ -32,7 +32,7 @@ from service.sql.bind import (
 from service.sql.canon import aliased, binary, conjuncts
 from service.sql.expressions import Compiler
 from service.sql.joins import aliases_of, not_on_unit
-from service.sql.measures import Collector
+from service.sql.measures import Collector, show_unit
 from service.sql.outer import Made
 from service.sql.plan import Core, Grouping, build
 from service.sql.refusals import refused
@@ -75,6 +75,7 @@ class Splitter:
     """Walks the query; `cores` fills up on the way, equal cores once."""
 
     context: Context
+    top: exp.Expression
     cores: list[Core] = field(default_factory=list)
     released: dict[int, Released] = field(default_factory=dict)  # a CTE is released once, however often it is read
 
@@ -221,6 +222,8 @@ class Splitter:
         nodes = form.groups or (form.nodes if form.distinct and not form.aggregates else ())
         groups = [(node, compiler.value(node)) for node in nodes]
         if any(value.tokens for _, value in groups):
+            if select is self.top:
+                raise show_unit(next(node for node, value in groups if value.tokens))
             self._no_tail(select)
             return per_unit(relation, scope, form, groups, self.context)
         if parent is not None:
