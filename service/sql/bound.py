@@ -110,20 +110,22 @@ def _clauses(plan: Plan, candidates: str, lost: str, *, inside_keys: bool) -> Cl
 
 
 def may_exceed(plan: Plan, limit: int) -> str | None:
-    """A SELECT of every unit that may have more than `limit` rows in Plan.rows; None: there is none.
+    """A SELECT of every unit that may have more than `limit` rows in Plan.rows, and how many at most
+    ("most"); None: there is no such unit.
 
     Reads the indexes where the plan's shape bounds the rows (RowBound); otherwise counts the rows.
     """
     bound = plan.row_bound
     if bound is None or bound.constant > limit:
-        return f"SELECT {UNIT} FROM ({text(plan.rows)}) GROUP BY {UNIT} HAVING count(*) > {limit}"
+        return f"SELECT {UNIT}, count(*) AS most FROM ({text(plan.rows)}) GROUP BY {UNIT} HAVING count(*) > {limit}"
     if not bound.tables:
         return None
-    left = limit - bound.constant
+    most = f"{bound.constant} + "
     if len(bound.tables) == 1:
-        return f'SELECT {UNIT} FROM {index_of(bound.tables[0])} WHERE "rows" > {left}'
+        return f'SELECT {UNIT}, {most}"rows" AS most FROM {index_of(bound.tables[0])} WHERE {most}"rows" > {limit}'
     parts = " UNION ALL ".join(f'SELECT {UNIT}, "rows" FROM {index_of(table)}' for table in bound.tables)
-    return f'SELECT {UNIT} FROM ({parts}) GROUP BY {UNIT} HAVING sum("rows") > {left}'
+    total = f'{most}sum("rows")'
+    return f"SELECT {UNIT}, {total} AS most FROM ({parts}) GROUP BY {UNIT} HAVING {total} > {limit}"
 
 
 def _indexed_sums(plan: Plan, measure: Measure, need: MomentsNeed, cap: int) -> str | None:

@@ -12,7 +12,7 @@ def distinct_statement(plan: Plan, need: DistinctNeed, salt: int) -> Statement:
     """Neighbours: one unit more or less. It brings at most `pairs_per_unit` (group, value) pairs, and a
     pair is counted once whoever brings it: all counts together move by L1 <= pairs_per_unit."""
     value = quoted(need.attribute)
-    things = Things({POS: None, value: None}, lambda rows: _pairs(plan, rows, f", r.{value}", f"r.{value} IS NOT NULL"))
+    things = Things((POS, value), lambda rows: _pairs(plan, rows, f", r.{value}", f"r.{value} IS NOT NULL"))
     clauses = kept_things(plan, things, need.pairs_per_unit, salt)
     return _counted(plan, f"{need.attribute}.d", clauses, f"(SELECT DISTINCT {POS}, {value} FROM {KEPT})")
 
@@ -22,7 +22,7 @@ def units_statement(plan: Plan, need: UnitsNeed, salt: int) -> Statement:
     if not plan.keys:
         sql = f'SELECT count(DISTINCT {UNIT}) AS "units" FROM ({text(plan.rows)})'
         return Statement(sql, ("units",))
-    things = Things({POS: None}, lambda rows: _pairs(plan, rows, "", "TRUE"))
+    things = Things((POS,), lambda rows: _pairs(plan, rows, "", "TRUE"))
     return _counted(plan, "units", kept_things(plan, things, need.groups_per_unit, salt), KEPT)
 
 

@@ -71,38 +71,31 @@ def choice(salt: int, unit_key: str, parts: tuple[str, ...]) -> str:
     return mixed
 
 
-def firsts(hash_: str, count: int) -> str:
-    """Aggregate: the `count` smallest hashes, rising, repeated ones included."""
-    return f"min({hash_}, {count})"
+HASH_MAX = 2**64 - 1
 
 
-def first_by(value: str, hash_: str, count: int) -> str:
-    """Aggregate: the values of the rows with the `count` smallest hashes, in their order. The value is not
-    NULL: DuckDB would leave such rows out."""
-    return f"arg_min({value}, {hash_}, {count})"
+def hash_share(wanted: int, most: str) -> str:
+    """A hash that about `wanted` of `most` hashes lie below or at: all of them when there are no more."""
+    share = f"CAST({wanted} AS UBIGINT) * (CAST({HASH_MAX} AS UBIGINT) // CAST({most} AS UBIGINT))"
+    return f"CASE WHEN {most} <= {wanted} THEN CAST({HASH_MAX} AS UBIGINT) ELSE {share} END"
 
 
-def first_of(list_: str, count: int) -> str:
-    """Rows of the first `count` members of a list."""
-    return f"unnest({list_}[1:{count}])"
+def edges(hashed: str, unit: str, *, place: int, among: int) -> str:
+    """Per unit of `hashed` (unit, …, h): `edge`, the place-th smallest distinct h, where it is among the
+    `among` smallest of all; other units are left out. `repeats`: some h below the edge may repeat.
 
-
-def rising(list_: str, count: int) -> str:
-    """The list has `count` members, each larger than the one before. Comparing neighbours is many times
-    faster than counting distinct members; a missing member makes it NULL: not true."""
-    return " AND ".join(f"{list_}[{i}] < {list_}[{i + 1}]" for i in range(1, count))
+    Comparing neighbours is many times faster than removing repeated members, which few lists need.
+    """
+    lists = f"SELECT {unit}, min(h, {among}) AS l FROM ({hashed}) GROUP BY {unit}"
+    rising = " AND ".join(f"l[{i}] < l[{i + 1}]" for i in range(1, place))
+    marked = f"SELECT {unit}, l, NOT coalesce({rising}, FALSE) AS repeats FROM ({lists})"
+    edge = f"CASE WHEN repeats THEN list_sort(list_distinct(l))[{place}] ELSE l[{place}] END"
+    return f"SELECT * FROM (SELECT {unit}, repeats, {edge} AS edge FROM ({marked})) WHERE edge IS NOT NULL"
 
 
 def nth_smallest(hashed: str, unit: str, place: int) -> str:
     """Per unit of `hashed` (unit, …, h): `edge`, the place-th smallest h, NULL where there are fewer."""
     return f"SELECT {unit}, min(h, {place})[{place}] AS edge FROM ({hashed}) GROUP BY {unit}"
-
-
-def stand_in(kind: SqlType) -> str:
-    """Any value of the type, where a NULL is recorded beside it."""
-    values: dict[str, Scalar] = {"VARCHAR": "", "BOOLEAN": False, "DATE": date(1970, 1, 1)}
-    values["TIMESTAMP"] = datetime(1970, 1, 1)
-    return literal(values.get(kind.name, 0), kind)
 
 
 def literal(value: Scalar, kind: SqlType) -> str:

@@ -18,12 +18,11 @@ from sqlglot import exp
 from service.core.plan import ONE, KeysNeed, Plan, Statement
 from service.core.schema import UNIT_COLUMN
 from service.sql.bound import CANDIDATES, UNIT, index_of, may_exceed, rows_of_candidates, scanned_table
-from service.sql.emit_choose import FEW, FIRSTS_MAX, KEPT, MANY, UNITS, Things, kept_things
-from service.sql.emit_duckdb import choice, narrow, nth_smallest, quoted, quotient, root, stand_in, text
+from service.sql.emit_choose import EDGE_MAX, EDGES, FEW, KEPT, MANY, UNITS, Things, kept_things
+from service.sql.emit_duckdb import choice, narrow, nth_smallest, quoted, quotient, root, text
 
 RANK_COLUMN = "#rank"
 RANK = quoted(RANK_COLUMN)
-EDGES = quoted("#edges")
 
 
 def keys_statement(plan: Plan, need: KeysNeed, salt: int) -> Statement:
@@ -50,8 +49,7 @@ def keys_statement(plan: Plan, need: KeysNeed, salt: int) -> Statement:
 def _pair_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """A slot is a (unit, group) pair."""
     columns = ", ".join((UNIT, *by))
-    parts: dict[str, str | None] = {quoted(key.name): stand_in(key.type) for key in plan.keys}
-    things = Things(parts, lambda rows: f"SELECT {columns} FROM ({rows})")
+    things = Things(by, lambda rows: f"SELECT {columns} FROM ({rows})")
     clauses = kept_things(plan, things, need.groups_per_unit, salt)
     if need.rule == "units":
         return clauses, f"SELECT {columns} FROM {KEPT}"
@@ -94,7 +92,7 @@ def _kept_rows(plan: Plan, limit: int, salt: int, by: tuple[str, ...]) -> tuple[
         return (f"{KEPT} AS MATERIALIZED (SELECT {columns} FROM ({everything}))",)
     clauses = [f"{CANDIDATES} AS MATERIALIZED ({candidates})"]
     few = everything
-    if limit <= FIRSTS_MAX:
+    if limit <= EDGE_MAX:
         edges = nth_smallest(source(rows_of_candidates(ranked, inside_keys=False)), UNIT, limit)
         clauses.append(f"{EDGES} AS MATERIALIZED ({edges})")
         joined = f"({everything}) AS p LEFT JOIN {EDGES} AS e USING ({UNIT})"
