@@ -1,0 +1,204 @@
+"""What admins do, over HTTP with real files and a real ledger."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.fixtures.service import House, open_house
+
+ORDERS: dict[str, Any] = {
+    "source": {"kind": "parquet", "path": "orders.parquet"},
+    "private": True,
+    "unit": {"column": "customer_id"},
+    "columns": {"amount": {"type": "DECIMAL(10,2)", "bounds": [0, 5]}, "order_id": {"unique": True}},
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("admin")
+    opened = open_house(folder, requests_per_minute=1_000_000)
+    write(
+        folder / "sources" / "orders.parquet", [{"order_id": i, "customer_id": i % 5, "amount": i} for i in range(20)]
+    )
+    (folder / "outside.parquet").write_bytes((folder / "sources" / "orders.parquet").read_bytes())
+    os.symlink(folder / "outside.parquet", folder / "sources" / "link.parquet")
+    yield opened
+    opened.close()
+
+
+def write(file: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+def put(house: House, table: str, declared: dict[str, Any]) -> dict[str, Any]:
+    begun = house.ask("PUT", f"/v1/datasets/shop/tables/{table}", json=declared)
+    assert begun.status_code == 202, begun.text
+    deadline = time.monotonic() + 60
+    while True:
+        state: dict[str, Any] = house.ask("GET", begun.headers["location"]).json()
+        if state["state"] != "running":
+            return state
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_table_is_imported_and_analysts_see_only_its_declaration(house: House) -> None:
+    state = put(house, "orders", ORDERS)
+    assert (state["state"], state["percent"]) == ("done", 100)
+    assert "outside its bounds" in state["detail"], "the admin hears about clamping"
+    shown = house.ask("GET", "/v1/datasets/shop", "analyst").json()
+    assert shown["tables"]["orders"]["columns"]["amount"] == {"type": "DECIMAL(10,2)", "bounds": [0, 5], "step": 0.01}
+    assert shown["data_version"] == 1
+    assert house.ask("GET", f"/v1/imports/{state['id']}", "analyst").status_code == 403
+
+
+def test_uniqueness_that_does_not_hold_is_refused_and_the_old_version_serves(house: House) -> None:
+    put(house, "orders", ORDERS)
+    before = house.ask("GET", "/v1/datasets/shop").json()
+    state = put(house, "orders", {**ORDERS, "columns": {"customer_id": {"unique": True}}})
+    assert state["state"] == "failed"
+    assert "unique" in state["detail"]
+    assert house.ask("GET", "/v1/datasets/shop").json() == before
+
+
+def test_inspection_is_for_admins_and_leaves_an_entry(house: House) -> None:
+    path = "/v1/datasets/shop/tables/orders/inspect"
+    found = house.ask("POST", path, json=ORDERS["source"]).json()
+    assert {column["source_name"] for column in found["columns"]} == {"order_id", "customer_id", "amount"}
+    assert house.ask("POST", path, "analyst", json=ORDERS["source"]).status_code == 403
+    assert house.ask("GET", "/v1/audit?limit=1000").json()[-1]["body"]["act"] == "table.inspect"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../outside.parquet", "/etc/passwd", "link.parquet", "https://x.example/a.parquet", "nowhere.parquet", "a\x00b"],
+)
+def test_only_files_inside_the_source_folders_are_read(house: House, path: str) -> None:
+    declared = {**ORDERS, "source": {"kind": "parquet", "path": path}}
+    response = house.ask("PUT", "/v1/datasets/shop/tables/bad", json=declared)
+    assert (response.status_code, response.json()["code"]) == (422, "source-refused")
+    assert "bad" not in house.ask("GET", "/v1/datasets/shop").json()["tables"]
+
+
+def test_the_same_people_under_another_name_are_refused(house: House) -> None:
+    put(house, "orders", ORDERS)
+    assert house.ask("PUT", "/v1/datasets/twin", json={"unit": "customer", "epsilon": "3"}).status_code in (200, 201)
+    response = house.ask("PUT", "/v1/datasets/twin/tables/orders", json=ORDERS)
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize("name", ["Shop", "sh%20op", "1shop", "x" * 64, "%3Cb%3E", "a%00"])
+def test_names_are_plain(house: House, name: str) -> None:
+    assert house.ask("PUT", f"/v1/datasets/{name}", json={"unit": "a", "epsilon": "1"}).status_code in (404, 422)
+
+
+def test_deleting_and_declaring_again_does_not_refill_the_budget(house: House) -> None:
+    declared = {"unit": "guest", "epsilon": "2", "delta": "1e-6"}
+    assert house.ask("PUT", "/v1/datasets/inn", json=declared).status_code == 201
+    grant = {"epsilon": "1", "reason": "half for now"}
+    assert house.ask("POST", "/v1/datasets/inn/grants", json=grant).status_code == 201
+    opened = house.books.ledger.balance("inn")
+    assert house.ask("DELETE", "/v1/datasets/inn?reason=over").status_code == 204
+    assert house.ask("GET", "/v1/datasets/inn").status_code == 404
+    assert house.ask("DELETE", "/v1/datasets/inn").status_code == 404
+    declared["epsilon"] = "1"
+    declared["ceiling"] = {"epsilon": "2", "delta": "1e-6"}  # type: ignore[assignment]
+    house.ask("PUT", "/v1/datasets/inn", json=declared)
+    assert house.books.ledger.balance("inn") == opened
+
+
+def test_a_grant_stays_within_the_ceiling_and_a_higher_ceiling_is_a_new_promise(house: House) -> None:
+    assert house.ask("PUT", "/v1/datasets/cafe", json={"unit": "guest", "epsilon": "1"}).status_code == 201
+    over = house.ask("POST", "/v1/datasets/cafe/grants", json={"epsilon": "2", "reason": "more"})
+    assert (over.status_code, over.json()["code"]) == (422, "loss-out-of-range")
+    raised = {"unit": "guest", "epsilon": "2", "ceiling": {"epsilon": "2"}}
+    assert house.ask("PUT", "/v1/datasets/cafe", json=raised).status_code == 200
+    assert house.books.ledger.balance("cafe").epsilon_granted == 2 * 10**12
+    kinds = [entry["kind"] for entry in house.ask("GET", "/v1/datasets/cafe/ledger").json()]
+    assert kinds == ["open", "note", "ceiling", "note"]
+    lower = {"unit": "guest", "epsilon": "1", "ceiling": {"epsilon": "1"}}
+    assert house.ask("PUT", "/v1/datasets/cafe", json=lower).status_code == 409
+
+
+def test_declaring_the_same_again_changes_nothing(house: House) -> None:
+    declared = {"unit": "customer", "epsilon": "3", "delta": "1e-6"}
+    before = len(house.ask("GET", "/v1/audit?limit=1000").json())
+    assert house.ask("PUT", "/v1/datasets/shop", json=declared).status_code == 200
+    assert len(house.ask("GET", "/v1/audit?limit=1000").json()) == before
+
+
+def test_quotas_are_set_for_keys_that_exist(house: House) -> None:
+    prefix = house.keys["analyst"].split("_")[1]
+    assert house.ask("PUT", f"/v1/datasets/shop/quotas/{prefix}", json={"share": "0.25"}).status_code == 200
+    assert house.books.ledger.quota("shop", prefix).limit == 25 * 10**10
+    assert house.ask("PUT", "/v1/datasets/shop/quotas/nobody", json={"share": "0.25"}).status_code == 404
+    assert house.ask("PUT", f"/v1/datasets/shop/quotas/{prefix}", json={"share": None}).status_code == 200
+
+
+def test_pause_and_resume_are_entries_with_a_reason(house: House) -> None:
+    assert house.ask("POST", "/v1/datasets/shop/pause", json={"reason": "looking"}).status_code == 204
+    assert house.books.ledger.balance("shop").paused
+    assert house.ask("POST", "/v1/datasets/shop/resume", json={"reason": "looked"}).status_code == 204
+    assert not house.books.ledger.balance("shop").paused
+    assert house.ask("POST", "/v1/datasets/shop/pause", json={"reason": ""}).status_code == 422
+
+
+def test_keys_are_shown_once_stored_as_hash_and_expire(house: House) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=0.6)).isoformat()
+    made = house.ask("POST", "/v1/keys", json={"name": "short", "role": "viewer", "expires_at": soon}).json()
+    assert made["key"] not in house.ask("GET", "/v1/keys").text
+    secret = made["key"].split("_", 2)[2]
+    store = house.books.store.engine.url.database
+    assert store is not None
+    assert secret.encode() not in Path(store).read_bytes()
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    assert house.client.get("/v1/datasets", headers=headers).status_code == 200
+    time.sleep(0.7)
+    assert house.client.get("/v1/datasets", headers=headers).status_code == 401
+    past = {"name": "late", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"}
+    assert house.ask("POST", "/v1/keys", json=past).status_code == 422
+    assert (
+        house.ask("POST", "/v1/keys", json={"name": "x", "role": "analyst", "datasets": ["nowhere"]}).status_code == 422
+    )
+    assert house.ask("POST", "/v1/keys", json={"name": "<script>", "role": "analyst"}).status_code == 422
+
+
+def test_the_last_admin_key_can_not_be_revoked(house: House) -> None:
+    mine = house.keys["admin"].split("_")[1]
+    refused = house.ask("DELETE", f"/v1/keys/{mine}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert house.ask("DELETE", "/v1/keys/nobody").status_code == 404
+    other = house.ask("POST", "/v1/keys", json={"name": "second", "role": "admin"}).json()
+    assert house.ask("DELETE", f"/v1/keys/{other['prefix']}").status_code == 204
+
+
+def test_a_table_that_others_stand_on_can_not_be_deleted(house: House) -> None:
+    put(house, "orders", ORDERS)
+    lines = {
+        "source": {"kind": "parquet", "path": "lines.parquet"},
+        "private": True,
+        "unit": {"via": {"column": "order_id", "references": "orders.order_id"}},
+    }
+    folder = house.books.store.engine.url.database
+    assert folder is not None
+    write(Path(folder).parent / "sources" / "lines.parquet", [{"order_id": i % 20, "pieces": i} for i in range(40)])
+    assert put(house, "lines", lines)["state"] == "done"
+    assert house.ask("DELETE", "/v1/datasets/shop/tables/orders").status_code == 409
+    assert house.ask("DELETE", "/v1/datasets/shop/tables/lines?reason=done").status_code == 204
+    assert "lines" not in house.ask("GET", "/v1/datasets/shop").json()["tables"]
+    assert house.ask("DELETE", "/v1/datasets/shop/tables/lines").status_code == 404
+
+
+def test_every_act_is_in_the_chain_and_the_chain_holds(house: House) -> None:
+    assert house.ask("POST", "/v1/ledger/verify").json()["holds"] is True
+    for entry in house.ask("GET", "/v1/audit?limit=1000").json():
+        assert entry["who"]
+        assert house.keys["admin"] not in str(entry)

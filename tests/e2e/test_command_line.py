@@ -1,0 +1,121 @@
+"""The `halftone` command: helpful, and a refusal is a sentence on standard error."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service.cli import main
+from service.demo import customers
+
+CATALOG = """
+datasets:
+  club:
+    unit: member
+    epsilon: "2"
+    tables:
+      members:
+        source: {kind: parquet, path: members.parquet}
+        private: true
+        unit: {column: member}
+        columns:
+          age: {type: BIGINT, bounds: [0, %d]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A migrated data folder with one source file; nothing printed yet."""
+    monkeypatch.setenv("HALFTONE_DATA_DIR", str(tmp_path))
+    (tmp_path / "sources").mkdir()
+    rows = [{"member": i, "age": 20 + i % 50} for i in range(100)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "sources" / "members.parquet")
+    assert main(["migrate"]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for word in ("serve", "demo", "migrate", "key", "dataset", "apply", "budget", "ledger", "query", "selftest"):
+        assert word in shown
+
+
+def test_a_store_that_is_not_migrated_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HALFTONE_DATA_DIR", str(tmp_path))
+    assert main(["key", "list"]) == 1
+    assert "halftone migrate" in capsys.readouterr().err
+
+
+def test_it_does_not_listen_to_others_without_a_key(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--host", "0.0.0.0", "--port", "59123"]) == 1
+    assert "no key yet" in capsys.readouterr().err
+
+
+def test_an_unsafe_setting_stops_it_with_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HALFTONE_ENGINE_MEMORY", "all of it")
+    assert main(["key", "list"]) == 1
+    assert "HALFTONE_ENGINE_MEMORY: write a number" in capsys.readouterr().err
+
+
+def test_keys_are_made_listed_and_revoked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "create", "--role", "admin", "--name", "Ada"]) == 0
+    key = capsys.readouterr().out.strip()
+    prefix = key.split("_")[1]
+    assert main(["key", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert prefix in listed
+    assert key not in listed
+    assert main(["key", "revoke", prefix]) == 1
+    assert "last admin key" in capsys.readouterr().err
+    assert main(["key", "create", "--role", "viewer", "--dataset", "nowhere"]) == 1
+
+
+def test_a_catalog_file_is_applied_once_and_shows_what_it_changes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "catalog.yaml"
+    file.write_text(CATALOG % 100)
+    assert main(["apply", str(file), "--yes"]) == 0
+    assert '+  "unit": "member"' in capsys.readouterr().out
+    assert main(["apply", str(file), "--yes"]) == 0
+    assert capsys.readouterr().out == "Nothing to change.\n"
+    file.write_text(CATALOG % 90)
+    assert main(["apply", str(file)]) == 1, "not a terminal, not --yes: nothing is done"
+    said = capsys.readouterr()
+    assert '-        "100"' in said.out.replace("100\n", '"100"\n') or "100" in said.out
+    assert "--yes" in said.err
+    assert main(["apply", str(file), "--yes"]) == 0
+    assert main(["dataset", "list"]) == 0
+    assert "club" in capsys.readouterr().out
+    assert main(["budget", "show", "club"]) == 0
+    assert "granted epsilon 2" in capsys.readouterr().out
+    assert main(["ledger", "verify"]) == 0
+    assert main(["budget", "grant", "club", "--epsilon", "1", "--reason", "half"]) == 0
+    assert main(["budget", "grant", "club", "--epsilon", "5", "--reason", "too much"]) == 1
+
+
+def test_a_file_that_can_not_be_read_is_said_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["apply", str(folder / "absent.yaml")]) == 1
+    assert "can not be read" in capsys.readouterr().err
+
+
+def test_a_query_without_a_service_says_that_nothing_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HALFTONE_KEY", "ht_x_y")
+    assert main(["query", "SELECT 1", "--url", "http://127.0.0.1:9"]) == 1
+    assert "Nothing answers" in capsys.readouterr().err
+
+
+def test_the_demo_data_is_the_same_every_time() -> None:
+    assert customers().equals(customers())
+    assert customers().num_rows == 60_000

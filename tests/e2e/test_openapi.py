@@ -1,0 +1,56 @@
+"""The OpenAPI document is true: generated requests, valid and not, get documented answers and never a 5xx."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
+
+from tests.fixtures.service import House, open_house
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance]
+EXAMPLES = 8
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    opened = open_house(tmp_path_factory.mktemp("openapi"), requests_per_minute=1_000_000, metrics=True)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "broken"])
+def test_every_operation_answers_as_documented(house: House, mode: GenerationMode) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", house.app)
+    operations = [found.ok() for found in schema.get_all_operations()]
+    assert len(operations) > 25
+    for operation in operations:
+        if mode is GenerationMode.NEGATIVE and not takes_anything(operation):
+            continue
+        send(house, operation, mode)
+    assert mode is GenerationMode.NEGATIVE or house.answerer.asked, "no valid query got through"
+
+
+def takes_anything(operation: Any) -> bool:
+    """Whether there is something that could be broken."""
+    return bool(operation.body or operation.path_parameters or operation.query)
+
+
+def send(house: House, operation: Any, mode: GenerationMode) -> None:
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def check(case: Any) -> None:
+        case.call_and_validate(headers=house.headers("admin"), checks=CHECKS)
+
+    check()
