@@ -156,7 +156,8 @@ def mean_column(at: Coordinates, step: Fraction) -> ReleasedColumn:
     value = mean_of(n, t1, at.part, step)
     low = np.clip(origin + low, at.part.low, at.part.high) * float(step)
     high = np.clip(origin + high, at.part.low, at.part.high) * float(step)
-    return ReleasedColumn(rounded(value, (high - low) / 2), low, high)
+    inside = np.clip(rounded(value, (high - low) / 2), at.part.low * float(step), at.part.high * float(step))
+    return ReleasedColumn(inside, low, high)
 
 
 def variance_column(at: Coordinates, step: Fraction, function: str) -> ReleasedColumn:

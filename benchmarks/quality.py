@@ -1,0 +1,231 @@
+"""How noisy are the answers, next to what the formulas say and next to the textbook way?
+
+Every mechanism releases the same exact integers for many groups; the mean squared error over the groups is
+divided by the formula's. The workload: 1,000 rows per group, values 0…100, two rows per unit,
+epsilon 1 (rho 1/8). "Textbook" is a noisy sum over a noisy count with a budget each.
+"""
+
+import math
+import os
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from benchmarks.count_tree import CountTree
+from service.core.amounts import ATTO, PICO
+from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
+from service.core.plan import (
+    ONE,
+    POSITION,
+    Aggregate,
+    Attribute,
+    Bounds,
+    Key,
+    Loss,
+    Measure,
+    Outer,
+    Output,
+    Plan,
+    Query,
+)  # fmt: skip
+from service.core.schema import BIGINT, DOUBLE, VARCHAR
+from service.privacy.accounting import open_terms
+from service.privacy.derive import derive
+from service.privacy.mechanisms.quantile import Histograms
+from service.privacy.mechanisms.selection import choose_rule
+from service.privacy.price import price
+from service.privacy.priced import PricedPlan
+from service.privacy.release import release_values
+from service.privacy.sampling import SecureNoise
+
+GROUPS = 10_000 if os.environ.get("HALFTONE_BENCH_QUICK") == "1" else 60_000
+TERMS = open_terms(10 * PICO, ATTO // 10**6, keys_declared=True)
+LOW, HIGH, ROWS_PER_UNIT = 0, 100, 2
+VALUES = np.concatenate([np.full(300, 20), np.full(500, 45), np.full(200, 90)])
+EXACT = {
+    "*.n": VALUES.size * ONE, "m0.n": VALUES.size * ONE, "m0.s1": int(VALUES.sum()) * ONE,
+    "m0.s2": int((VALUES**2).sum()) * ONE, "m0.us": int(VALUES.sum()) * ONE, "units": 500, "d0.d": 3,
+}  # fmt: skip
+TRUE = {
+    "count": VALUES.size, "sum": VALUES.sum(), "avg": VALUES.mean(), "var_pop": VALUES.var(),
+    "stddev_pop": VALUES.std(), "count_units": 500, "count_distinct": 3,
+}  # fmt: skip
+SOURCE = {"count_units": None, "count_distinct": "d0", "rows": None}
+
+
+def plan(*functions: str, cap: int | None = None) -> Plan:
+    aggregates = tuple(
+        Aggregate(f, "count" if f == "rows" else f, SOURCE.get(f, "m0"), DOUBLE, f)  # type: ignore[arg-type]
+        for f in functions
+    )
+    bounds = Bounds(ROWS_PER_UNIT, 3, unit_sum={} if cap is None else {"m0": Fraction(cap)})
+    return Plan(
+        rows=exp.select("1"), row_bound=None, keys=(Key("k0", VARCHAR, "k", domain=("a",)),),
+        measures=(Measure("m0", BIGINT, Fraction(1), LOW, HIGH, "m0"),),
+        attributes=(Attribute("d0", VARCHAR, "d0"),), aggregates=aggregates, bounds=bounds, digest="d",
+    )  # fmt: skip
+
+
+def priced(asked: Plan, law: str, amount: int) -> PricedPlan:
+    outputs = tuple(Output(a.name, "value", a.type, (0, a.name), ((0, a.name),)) for a in asked.aggregates)
+    query = Query("bench", (asked,), Outer(exp.select("1"), outputs, row_wise=True))
+    return price(query, Loss("epsilon" if law == "laplace" else "rho", amount), TERMS).plans[0]
+
+
+def answers(asked: Plan, law: str, amount: int) -> ReleasedTable:
+    at = priced(asked, law, amount)
+    keys = KeyTable({"k0": np.arange(GROUPS).astype(object)}, GROUPS)
+    exact = ExactTable({name: np.full(GROUPS, value) for name, value in EXACT.items()})
+    return release_values(at, keys, [(at.value_needs(), exact)], SecureNoise())
+
+
+def errors(asked: Plan, law: str, amount: int) -> dict[str, float]:
+    """Root mean squared error of each aggregate."""
+    table = answers(asked, law, amount)
+    result = {}
+    for name, column in table.columns.items():
+        truth = TRUE["count" if name == "rows" else name]
+        result[name] = float(np.sqrt(np.mean((column.values.astype(float) - truth) ** 2)))
+    return result
+
+
+def formula(function: str, law: str, shape: str) -> float:
+    """The deviation that MECHANISMS section 3 states, at epsilon 1 (rho 1/8), worked out by hand."""
+    unit, mid, n = ROWS_PER_UNIT, (LOW + HIGH) / 2, VALUES.size
+    m, half = HIGH - LOW, (HIGH - LOW) / 2
+    mean, var = VALUES.mean() - mid, VALUES.var()
+    if law == "laplace":
+        b = math.sqrt(2) * unit  # deviation of one coordinate in units of its size
+        joint = {"count": math.sqrt(2) * b, "sum": b * math.hypot(LOW, HIGH)}
+        joint["avg"] = b * m * math.hypot(0.5 - mean / m, 0.5 + mean / m) / n
+        triple = {"count": math.sqrt(3) * b, "sum": b * math.sqrt(LOW**2 + mid**2 + HIGH**2)}
+        slopes = variance_slopes(mean, var, n)
+        rows = [(1, -m / 2, m * m / 4), (1, 0, -m * m / 4), (1, m / 2, m * m / 4)]
+        triple["var_pop"] = b * math.sqrt(
+            sum(sum(s * r for s, r in zip(slopes, row, strict=True)) ** 2 for row in rows)
+        )
+        alone = {"rows": b, "sum": b * HIGH, "count_units": math.sqrt(2) * 3, "count_distinct": b}
+        return {"alone": alone, "joint": joint, "triple": triple}[shape][function]
+    g = 2 * unit  # 1/sqrt(2·rho) at rho 1/8
+    both = math.sqrt(2) * g
+    slopes = variance_slopes(mean, var, n)
+    pieces = (slopes[0] + half**2 * slopes[2], half * slopes[1], half**2 * slopes[2])
+    joint = {"count": both, "sum": both * math.hypot(mid, half), "avg": both * math.hypot(half, mean) / n}
+    joint["var_pop"] = both * math.sqrt(sum(piece * piece for piece in pieces))
+    alone = {"rows": g, "sum": g * HIGH, "count_units": 2 * math.sqrt(3), "count_distinct": g}
+    return (alone if shape == "alone" else joint)[function]
+
+
+def variance_slopes(mean: float, var: float, n: int) -> tuple[float, float, float]:
+    """d VAR / d (n, Σ(x - mid), Σ(x - mid)²)."""
+    square = var + mean * mean
+    return (2 * mean * mean - square) / n, -2 * mean / n, 1 / n
+
+
+def against_formulas() -> list[tuple[str, str]]:
+    rows = []
+    for law in ("laplace", "gaussian"):
+        amount = PICO if law == "laplace" else PICO // 8
+        for shape, functions in (
+            ("alone", ("rows",)), ("alone", ("sum",)), ("alone", ("count_units",)), ("alone", ("count_distinct",)),
+            ("joint", ("count", "sum", "avg")), ("triple", ("count", "sum", "var_pop")),
+        ):  # fmt: skip
+            seen = errors(plan(*functions), law, amount)
+            for function in functions:
+                ratio = (seen[function] / formula(function, law, shape)) ** 2
+                rows.append((f"MSE over formula: {function}, {law}, {'+'.join(functions)}", f"{ratio:.3f}"))
+    return rows
+
+
+def textbook(function: str, budgets: int) -> npt.NDArray[np.float64]:
+    """A count, a sum (and a sum of squares) with an equal part of epsilon 1 each, then the ratio."""
+    noise, share = SecureNoise(), Fraction(1, budgets)
+
+    def noisy(value: int, size: int) -> npt.NDArray[np.float64]:
+        drawn: Array = noise.discrete_laplace(ONE * ROWS_PER_UNIT * size / share, GROUPS)
+        result: npt.NDArray[np.float64] = (value + drawn).astype(np.float64) / ONE
+        return result
+
+    n, s1 = np.maximum(noisy(EXACT["m0.n"], 1), 1), noisy(EXACT["m0.s1"], HIGH)
+    if function == "count":
+        return n
+    if function == "sum":
+        return s1
+    mean = np.clip(s1 / n, LOW, HIGH)
+    if function == "avg":
+        return mean
+    square = noisy(EXACT["m0.s2"], HIGH**2) / n
+    return np.clip(square - mean * mean, 0, (HIGH - LOW) ** 2 / 4)
+
+
+def against_textbook() -> list[tuple[str, str]]:
+    rows = []
+    for functions, budgets in ((("count", "sum", "avg"), 2), (("count", "sum", "var_pop"), 3)):
+        ours = errors(plan(*functions), "laplace", PICO)
+        for function in functions:
+            theirs = float(np.sqrt(np.mean((textbook(function, budgets) - TRUE[function]) ** 2)))
+            unit = {"count": ROWS_PER_UNIT, "sum": ROWS_PER_UNIT * HIGH}.get(function)
+            shown = (
+                f"{theirs / unit:.2f} → {ours[function] / unit:.2f}" if unit else f"{theirs:.3g} → {ours[function]:.3g}"
+            )
+            rows.append((f"deviation, textbook → joint: {function} of {'+'.join(functions)}", shown))
+    return rows
+
+
+def medians() -> list[tuple[str, str]]:
+    """Rank errors of the exponential mechanism and of a tree of noisy counts, for 1 and for 9 quantiles."""
+    groups, data = 300, np.sort(np.random.default_rng(7).gamma(3.0, 300.0, 5_000).astype(int).clip(0, 4095))
+    bins, counts = np.unique(data, return_counts=True)
+    exact = Histograms(
+        groups, 4096, np.repeat(np.arange(groups), bins.size), np.tile(bins, groups), np.tile(counts * ONE, groups)
+    )
+    rows = []
+    for ranks in ([Fraction(1, 2)], [Fraction(i, 10) for i in range(1, 10)]):
+        drawn = chosen_ranks(exact, data, ranks)
+        tree = CountTree(1, 4096, "laplace", Fraction(1))
+        codes = tree.quantiles(tree.release(exact, SecureNoise()), ranks)
+        counted = [rank_error(data, codes[i], p) for i, p in enumerate(ranks)]
+        figure = f"{np.mean(drawn):.1f} : {np.mean(counted):.1f} rows"
+        rows.append((f"mean rank error at epsilon 1, {len(ranks)} quantile(s), exponential : tree", figure))
+    return rows
+
+
+def chosen_ranks(exact: Histograms, data: Array, ranks: list[Fraction]) -> list[float]:
+    measure = Measure("m0", BIGINT, Fraction(1), 0, 4095, "m0")
+    found = []
+    for p in ranks:
+        asked = Plan(
+            rows=exp.select("1"), row_bound=None, keys=(Key("k0", VARCHAR, "k", domain=("a",)),), measures=(measure,),
+            attributes=(), aggregates=(Aggregate("q", "quantile", "m0", DOUBLE, "q", p=p),),
+            bounds=Bounds(1, 1), digest="d",
+        )  # fmt: skip
+        at = priced(asked, "laplace", PICO // len(ranks))
+        table = ExactTable({POSITION: exact.group, "bin": exact.bin, "weight": exact.weight})
+        keys = KeyTable({"k0": np.arange(exact.groups).astype(object)}, exact.groups)
+        released = release_values(at, keys, [(at.value_needs(), table)], SecureNoise())
+        codes = derive(asked, keys, released.primitives).columns["q"].values
+        found.append(rank_error(data, codes, p))
+    return found
+
+
+def rank_error(data: Array, codes: Array, p: Fraction) -> float:
+    """Rows between the wanted rank and the nearest rank that the chosen value has."""
+    wanted = float(p) * data.size
+    below, upto = np.searchsorted(data, codes, "left"), np.searchsorted(data, codes, "right")
+    return float(np.mean(np.maximum(0, np.maximum(below - wanted, wanted - upto))))
+
+
+def thresholds() -> list[tuple[str, str]]:
+    rows = []
+    for kind, amount in (("epsilon", Fraction(1)), ("rho", Fraction(1, 8))):
+        for k in (1, 8, 64):
+            rule = choose_rule(Bounds(20, k), kind, amount, Fraction(1, 10**9))  # type: ignore[arg-type]
+            what = f"people a private group needs, {kind} {amount}, {k} group(s) per person"
+            rows.append((what, f"{rule.people_needed:.0f} ({rule.counting})"))
+    return rows
+
+
+def rows() -> list[tuple[str, str]]:
+    return [*against_formulas(), *against_textbook(), *medians(), *thresholds()]
