@@ -1,7 +1,6 @@
 """Run by Alembic: brings a store to the newest revision, or compares it with the models."""
 
 import importlib
-import importlib.util
 from typing import Any, Literal
 
 from alembic import context
@@ -10,8 +9,7 @@ from service.store.database import metadata
 from service.store.migrate import TABLE_MODULES
 
 for module in TABLE_MODULES:
-    if importlib.util.find_spec(module) is not None:
-        importlib.import_module(module)
+    importlib.import_module(module)
 
 
 def include(_object: Any, name: str | None, kind: str, _reflected: bool, _compare_to: Any) -> bool:
