@@ -23,6 +23,7 @@ from service.api.frame import Frame
 from service.api.limits import Limiter
 from service.api.metrics import Metrics
 from service.api.parts import Parts
+from service.api.polls import Polls
 from service.api.wire import stored_ask
 from service.catalog.keys import Keys
 from service.catalog.store import Catalog
@@ -199,6 +200,7 @@ def assemble(settings: Settings, parts: Parts, lifespan: Callable[..., object] |
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["ETag", "Location", "Retry-After", "X-Request-Id"],
         )
+    app.add_middleware(Polls)
     app.add_middleware(Frame, body_bytes_max=settings.body_bytes_max, metrics=parts.metrics)
     return app
 

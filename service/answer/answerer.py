@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from service.answer.body import Facts, answer_body, budget_body, receipt
+from service.answer.body import Facts, answer_body, budget_body, paid_amount, receipt
 from service.answer.estimate import estimate_body
 from service.answer.jobs import Job, Jobs
 from service.answer.ladder import Ladder
 from service.answer.outer import ScratchRun, replicas_wanted, run_outer
 from service.answer.question import Question, put_question
-from service.answer.replay import Replayed, kept, replay
+from service.answer.replay import Replayed, kept, lessened, replay
 from service.answer.shape import encode
 from service.answer.walk import CoreRun, declared_keys
 from service.answers.store import Answers, StoredAnswer
@@ -91,8 +91,8 @@ class Answerer:
         attempt = None if idempotency_key is None else (principal.prefix, idempotency_key)
         if attempt is not None and (earlier := self._earlier(attempt, request_hash)) is not None:
             return self._waited(earlier, wait_s) if isinstance(earlier, Job) else earlier
-        question = self._question(ask, principal)
-        if not ask.fresh and (found := replay(self._means.answers, question)) is not None:
+        question, found = self._cheapest(ask, principal)
+        if found is not None:
             return self._replayed(question, found, principal)
         job = Job(new_id("q"), principal.prefix, request_hash, arrived)
         started = self._jobs.start(job, lambda job: self._walk(job, question, principal, idempotency_key), attempt)
@@ -120,17 +120,16 @@ class Answerer:
 
     def estimate(self, ask: Ask, principal: Principal) -> dict[str, Any]:
         """What a query would cost and how wide its intervals would be. Never touches data."""
-        question = self._question(ask, principal)
+        question, found = self._cheapest(ask, principal)
         balance = self._means.ledger.balance(ask.dataset)
-        found = None if ask.fresh else replay(self._means.answers, question)
         return estimate_body(question, balance, None if found is None else found.replay_of)
 
     def line_cost(self, ask: Ask, principal: Principal) -> int:
         """What a panel's line pays for one refresh, in the unit it pays in; 0 for a free replay."""
-        question = self._question(ask, principal)
-        if not ask.fresh and replay(self._means.answers, question) is not None:
+        question, found = self._cheapest(ask, principal)
+        if found is not None:
             return 0
-        return question.priced.amount if question.loss.kind in ("epsilon", "rho") else question.priced.share
+        return paid_amount(question) if question.loss.kind in ("epsilon", "rho") else question.priced.share
 
     def budget(self, dataset: str, principal: Principal, detail: bool) -> dict[str, Any]:
         """Granted, spent and remaining; the caller's own quota and last query."""
@@ -162,6 +161,14 @@ class Answerer:
     def _question(self, ask: Ask, principal: Principal) -> Question:
         schema = self._means.catalog.schema(ask.dataset, principal)
         return put_question(ask, schema, self._means.ledger.terms(ask.dataset))
+
+    def _cheapest(self, ask: Ask, principal: Principal) -> tuple[Question, Replayed | None]:
+        """The question, and stored releases that answer it for nothing; else at the price of what they lack."""
+        question = self._question(ask, principal)
+        if ask.fresh:
+            return question, None
+        found = replay(self._means.answers, question)
+        return (question, found) if found is not None else (lessened(self._means.answers, question), None)
 
     def _earlier(self, attempt: tuple[str, str], request_hash: str) -> Job | Submitted | None:
         """What became of the first request under this key; a died one is the same failure for ever."""
@@ -215,7 +222,7 @@ class Answerer:
                     return self._settle(job, charged, principal)
                 finally:
                     self._means.ladder.hold_until_rung(job.arrived)
-            question = self._question(question.ask, principal)
+            question, _ = self._cheapest(question.ask, principal)
         raise TooBusy("the data is being replaced; try again in a moment", {"retry_after_s": 1})
 
     def _charge_and_run(self, job: Job, question: Question, principal: Principal, key: str | None) -> Charged | None:
@@ -261,9 +268,9 @@ class Answerer:
         try:
             for core, (priced, public) in enumerate(zip(question.priced.plans, keys, strict=True)):
                 run = CoreRun(slot, means.noise, means.engine.dialect, deadline)
-                tables.append(
-                    run.release(priced, public, replicas_wanted(question.query) if core == 0 else frozenset())
-                )
+                copies = replicas_wanted(question.query) if core == 0 else frozenset()
+                base = question.base[core] if question.base else None
+                tables.append(run.release(priced, public, replicas=copies, base=base))
         except Exception as cause:
             log.error("query failed after its charge", extra={"query_id": job.query_id, "cause": type(cause).__name__})
             log.debug("cause of %s", job.query_id, exc_info=True)

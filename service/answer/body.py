@@ -104,11 +104,20 @@ def cost_shown(question: Question, replay_of: str | None) -> dict[str, Any]:
     pure = priced.law == "laplace"
     return {
         "epsilon": show_pico(priced.cost.orders[-1]) if pure else None,
-        "rho": None if pure else show_pico(priced.amount),
+        "rho": None if pure else show_pico(paid_amount(question)),
         "delta": show_atto(priced.cost.delta),
         "share": show_pico(priced.share),
         "replay_of": None,
     }
+
+
+def paid_amount(question: Question) -> int:
+    """Pico of epsilon or rho that this answer costs; for a refined one the difference."""
+    priced = question.priced
+    if not question.base:
+        return priced.amount
+    order, spent = priced.terms.orders[0], priced.cost.orders[0]
+    return -(-spent * order.denominator // order.numerator)
 
 
 def remaining_shown(balance: Balance) -> dict[str, str]:

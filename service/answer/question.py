@@ -1,8 +1,10 @@
 """From a request to a priced question. Reads declarations and the ledger's terms, never data: failing here is free."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from service.core.amounts import PICO, Terms, show_pico
+from service.core.boundary import Array
 from service.core.errors import LossOutOfRange
 from service.core.plan import Loss, Query
 from service.core.request import Ask
@@ -16,7 +18,10 @@ DELTA_PARTS = 100  # undeclared keys take a hundredth of the dataset's selection
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request, understood and priced. Invariant P3: pricing it again gives the same price."""
+    """One request, understood and priced. Invariant P3: pricing it again gives the same price.
+
+    `base`: per core, stored primitives that the answer is topped up from; then `priced` is the difference.
+    """
 
     ask: Ask
     schema: Schema
@@ -24,6 +29,7 @@ class Question:
     loss: Loss
     priced: PricedQuery
     notes: tuple[str, ...] = field(default=())
+    base: tuple[Mapping[str, Array], ...] = ()
 
 
 def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:

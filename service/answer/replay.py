@@ -6,7 +6,7 @@ aggregates, under the same bounds and with no more noise than its price would bu
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +22,7 @@ from service.core.plan import Attribute, Measure, Plan
 from service.privacy.compare import no_worse
 from service.privacy.derive import derivable, derive
 from service.privacy.priced import PricedPlan
+from service.privacy.topup import difference
 
 KEY, PRIMITIVE = "key:", "primitive:"
 
@@ -67,18 +68,46 @@ def replay(answers: Answers, question: Question) -> Replayed | None:
     return Replayed(tuple(tables), sources[0].query_id, sources[0].head["receipt"])
 
 
+def lessened(answers: Answers, question: Question) -> Question:
+    """The question at the price of what stored Gaussian releases lack (DESIGN section 13), if they help."""
+    bases = []
+    for priced in question.priced.plans:
+        stored = _stored(answers, question, priced)
+        bases.append(_union(priced.plan, stored) if priced.plan.keys_declared else {})
+    cheaper = difference(question.priced, [tuple(base) for base in bases])
+    if cheaper is None or not cheaper.events:
+        return question
+    note = "Refines a stored answer: only the difference is paid."
+    return replace(question, priced=cheaper, base=tuple(bases), notes=(*question.notes, note))
+
+
 def _find(
     answers: Answers, question: Question, core: int, priced: PricedPlan
 ) -> tuple[ReleasedTable, StoredRelease] | None:
-    plan, schema = priced.plan, question.schema
-    for stored in answers.releases(schema.dataset, schema.data_version, frame(plan)):
-        primitives = _renamed(plan, stored)
-        if _selection_serves(stored.head["selection"], _selection(priced)) and no_worse(priced, primitives):
+    """One stored release that serves, else all of the frame together where their keys are the same."""
+    plan, stored = priced.plan, _stored(answers, question, priced)
+    offers = [(_renamed(plan, one), one) for one in stored]
+    if plan.keys_declared and len(stored) > 1:
+        offers.append((_union(plan, stored), stored[0]))
+    for primitives, source in offers:
+        if _selection_serves(source.head["selection"], _selection(priced)) and no_worse(priced, primitives):
             assert derivable(plan, primitives)
             wanted = replicas_wanted(question.query) if core == 0 else frozenset()
-            table = derive(plan, _keys(stored), primitives, replicas=wanted)
-            return table, stored
+            return derive(plan, _keys(source), primitives, replicas=wanted), source
     return None
+
+
+def _stored(answers: Answers, question: Question, priced: PricedPlan) -> list[StoredRelease]:
+    schema = question.schema
+    return answers.releases(schema.dataset, schema.data_version, frame(priced.plan))
+
+
+def _union(plan: Plan, stored: Iterable[StoredRelease]) -> dict[str, Array]:
+    """Everything released on one frame whose keys are declared: the same groups in the same order."""
+    union: dict[str, Array] = {}
+    for one in stored:
+        union = _renamed(plan, one) | union
+    return union
 
 
 def _renamed(plan: Plan, stored: StoredRelease) -> dict[str, Array]:

@@ -6,16 +6,19 @@ Runs only between reserve and settle. Whatever goes wrong here is one opaque fai
 import itertools
 import secrets
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
-from service.core.boundary import Array, KeyTable, ReleasedTable
+from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
 from service.core.errors import ConstructRefused
 from service.core.plan import Key, Need, Plan
 from service.engine.base import EngineFailed, Slot
-from service.privacy.priced import PricedPlan
-from service.privacy.release import Exacts, release_bounds, release_keys, release_values
+from service.privacy.derive import derive
+from service.privacy.priced import PricedPlan, SelectedKeys
+from service.privacy.release import release_bounds, release_keys, release_primitives, release_values
 from service.privacy.sampling import NoiseSource
+from service.privacy.topup import top_up
 from service.sql.emit import emit
 
 GROUPS_MAX = 1_000_000
@@ -63,22 +66,40 @@ class CoreRun:
         self._deadline = deadline
         self._salt = secrets.randbits(63)
 
-    def release(self, priced: PricedPlan, keys: KeyTable | None, replicas: frozenset[str]) -> ReleasedTable:
-        """Bounds if they must be found, keys if they are not declared (`keys` None), then the values."""
+    def release(
+        self,
+        priced: PricedPlan,
+        keys: KeyTable | None,
+        *,
+        replicas: frozenset[str],
+        base: Mapping[str, Array] | None,
+    ) -> ReleasedTable:
+        """Bounds if they must be found, keys if they are not declared (`keys` None), then the values.
+
+        `base` holds primitives released before on the same frame: fresh noise refines them.
+        """
         if priced.bounds_needs:
             found = release_bounds(priced, self._compute(priced.plan, priced.bounds_needs, None), self._noise)
             priced = priced.given(found)
-        if keys is None:
-            need = priced.keys_need
-            assert need is not None, "undeclared keys are selected"
-            ((_, exact),) = self._compute(priced.plan, (need,), None)
-            selected = release_keys(priced, exact, self._noise)  # with the people it counted, which may be reused
-            exacts = self._compute(priced.plan, priced.value_needs(), selected.keys)
+        selected = self._selected(priced) if keys is None else keys
+        public = selected.keys if isinstance(selected, SelectedKeys) else selected
+        exacts = self._compute(priced.plan, priced.value_needs(), public)
+        if base is None:
             return release_values(priced, selected, exacts, self._noise, replicas=replicas)
-        exacts = self._compute(priced.plan, priced.value_needs(), keys)
-        return release_values(priced, keys, exacts, self._noise, replicas=replicas)
+        assert keys is not None, "only declared keys are refined"
+        fresh = release_primitives(priced, keys, exacts, self._noise)
+        return derive(priced.plan, keys, top_up(base, fresh), replicas=replicas)
 
-    def _compute(self, plan: Plan, needs: tuple[Need, ...], keys: KeyTable | None) -> Exacts:
+    def _selected(self, priced: PricedPlan) -> SelectedKeys:
+        """The keys that may be named, with the people that were counted for it: those may be reused."""
+        need = priced.keys_need
+        assert need is not None, "undeclared keys are selected"
+        ((_, exact),) = self._compute(priced.plan, (need,), None)
+        return release_keys(priced, exact, self._noise)
+
+    def _compute(
+        self, plan: Plan, needs: tuple[Need, ...], keys: KeyTable | None
+    ) -> list[tuple[tuple[Need, ...], ExactTable]]:
         exacts = []
         for statement, answered in emit(plan, needs, salt=self._salt, dialect=self._dialect):
             left_s = self._deadline - time.monotonic()
