@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from service.core.amounts import ATTO, CLOSED, PICO, Terms, show_pico
+from service.core.amounts import ATTO, PICO, Terms, show_pico
 from service.core.errors import LossOutOfRange
 from service.core.events import Event, GaussianEvent, GaussianSelectionEvent, PureEvent
 from service.core.plan import Aggregate, Loss, Plan, Query
@@ -121,25 +121,43 @@ def charges_of(priced: PricedPlan) -> dict[Slice, Event]:
 
 
 def paid_events(plans: tuple[PricedPlan, ...], terms: Terms) -> tuple[Event, ...]:
-    """The events that are charged: one member for each family, and all Gaussian noise as one vector.
+    """The events that are charged: one for each family, and all Gaussian noise as one vector.
 
     Gaussian coordinates in units of their own deviation add up to one vector, so that rounding up happens
     once and the total is exactly a·rho.
     """
     events: list[Event] = []
     for plan in plans:
-        families: dict[str, dict[str, list[Event]]] = {}
+        families: dict[str, dict[str, list[Slice]]] = {}
         for part, charge in plan.charges.items():
             if part.demand.family is None:
                 events.append(charge)
             else:
                 family, member = part.demand.family
-                families.setdefault(family, {}).setdefault(member, []).append(charge)
+                families.setdefault(family, {}).setdefault(member, []).append(part)
         for members in families.values():
-            events += costliest(list(members.values()), terms)
+            events += costliest(plan, list(members.values()), terms)
     noise = [event for event in events if isinstance(event, GaussianEvent | GaussianSelectionEvent)]
     rest = [event for event in events if not isinstance(event, GaussianEvent | GaussianSelectionEvent)]
     return (*one_vector(noise), *rest)
+
+
+def costliest(plan: PricedPlan, members: list[list[Slice]], terms: Terms) -> list[Event]:
+    """What covers every member of a family at every order.
+
+    Under rho no member costs more than a·rho of its amount. Under epsilon it is the member that costs most at
+    every order, or, where none does, a pure charge, which no epsilon-DP draw exceeds.
+    """
+    most = Fraction(max(sum(part.amount for part in slices) for slices in members), PICO)
+    if plan.law == "gaussian":
+        return [GaussianEvent(2 * most, Fraction(1))]
+    charges = [[plan.charges[part] for part in slices] for slices in members]
+    costs = [total(events, terms) for events in charges]
+    top = tuple(max(orders) for orders in zip(*(paid.orders for paid in costs), strict=True))
+    for events, paid in zip(charges, costs, strict=True):
+        if paid.orders == top:
+            return events
+    return [PureEvent(most)]
 
 
 def one_vector(noise: list[GaussianEvent | GaussianSelectionEvent]) -> list[Event]:
@@ -148,17 +166,6 @@ def one_vector(noise: list[GaussianEvent | GaussianSelectionEvent]) -> list[Even
     if not noise:
         return []
     return [GaussianSelectionEvent(ratio, Fraction(1), delta) if delta else GaussianEvent(ratio, Fraction(1))]
-
-
-def costliest(members: list[list[Event]], terms: Terms) -> list[Event]:
-    """The member whose cost covers all others at every order; else a pure charge that covers any of them."""
-    costs = [total(events, terms) for events in members]
-    top = tuple(max(orders) for orders in zip(*(c.orders for c in costs), strict=True))
-    for events, paid in zip(members, costs, strict=True):
-        if paid.orders == top:
-            return events
-    assert top[-1] < CLOSED, "members under one law have one kind of cost"
-    return [PureEvent(Fraction(top[-1], PICO))]
 
 
 def notes_of(plan: PricedPlan) -> list[str]:

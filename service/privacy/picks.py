@@ -22,6 +22,7 @@ from service.privacy.parts import Law
 
 PICKS = ("quantile", "min", "max", "mode")
 BINS_MAX = 4096
+FIRST_DAY = date(1970, 1, 1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
@@ -115,16 +116,15 @@ def grid(low: int, high: int) -> tuple[int, int]:
 
 def typed(codes: Array, step: Fraction, type_: SqlType) -> Array:
     """Codes as values of the aggregate's type."""
+    if type_.name in ("DOUBLE", "DECIMAL"):
+        real = codes.astype(np.float64) * float(step.numerator) / float(step.denominator)
+        return np.round(real, type_.scale or 0) if type_.name == "DECIMAL" else real
+    values = codes if step == 1 else np.array([round(code * step) for code in codes.tolist()], dtype=np.int64)
     if type_.name == "DATE":
-        values = [date(1970, 1, 1) + timedelta(days=int(code * step)) for code in codes.tolist()]
-        return np.array(values, dtype=object)
+        return np.array([FIRST_DAY + timedelta(days=day) for day in values.tolist()], dtype=object)
     if type_.name == "TIMESTAMP":
-        moments = [EPOCH + timedelta(microseconds=int(code * step)) for code in codes.tolist()]
-        return np.array(moments, dtype=object)
-    if type_.name == "BIGINT":
-        return np.array([round(code * step) for code in codes.tolist()], dtype=np.int64)
-    values_f = codes.astype(np.float64) * float(step.numerator) / float(step.denominator)
-    return np.round(values_f, type_.scale or 0) if type_.name == "DECIMAL" else values_f
+        return np.array([EPOCH + timedelta(microseconds=tick) for tick in values.tolist()], dtype=object)
+    return values
 
 
 def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") -> tuple[ReleasedColumn, str]:

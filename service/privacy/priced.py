@@ -7,7 +7,7 @@ from functools import cached_property
 from math import isqrt
 from typing import Literal
 
-from service.core.amounts import PICO, Cost, Terms
+from service.core.amounts import CLOSED, PICO, Cost, Terms
 from service.core.boundary import Array, KeyTable
 from service.core.events import Event
 from service.core.plan import BoundsNeed, KeysNeed, Measure, Need, Plan, UnitTotalsNeed
@@ -222,13 +222,21 @@ class PricedPlan:
         return Pick(*what, at.low, width, bins, rows, epsilon, self.law, Fraction(around, PICO))
 
 
-def assert_covered(drawn: Event, charged: Event, terms: Terms) -> None:
-    """Invariant M1: what is about to be drawn costs no more, at any order, than what was charged for it.
+def assert_covered(priced: PricedPlan, part: Slice, drawn: Event) -> None:
+    """Invariant M1: what is about to be drawn costs no more than its slice, nor than what was charged for it.
 
-    This one check at run time catches most wiring mistakes: a scale of zero, a forgotten factor, a
-    bound that changed between pricing and release.
+    `drawn` is read off the scales that the noise will have. Its cost must be finite (or CLOSED under Gaussian
+    noise), within the slice's epsilon or rho, and at no order above the charge. This one check at run
+    time catches most wiring mistakes: a scale of zero, a forgotten factor, a bound that changed between
+    pricing and release.
     """
-    real, paid = cost(drawn, terms), cost(charged, terms)
+    terms, real = priced.terms, cost(drawn, priced.terms)
+    if priced.law == "laplace":
+        assert real.orders[-1] <= part.amount, "a draw would cost more epsilon than its slice"
+    rho = part.amount if priced.law == "gaussian" else CLOSED
+    for spent, order in zip(real.orders, terms.orders, strict=False):
+        assert spent <= order * rho + 1, "a draw would cost more rho than its slice"
+    paid = cost(priced.charges[part], terms)
     assert all(r <= p for r, p in zip(real.orders, paid.orders, strict=True)), "a draw would cost more than was charged"
     assert real.delta <= paid.delta, "a draw would use more delta than was charged"
 

@@ -37,7 +37,7 @@ def release_bounds(priced: PricedPlan, exacts: Exacts, noise: NoiseSource) -> Re
     caps: dict[str, int] = {}
     notes = []
     for part, draw in priced.bounds_stage.items():
-        assert_covered(draw.event, priced.charges[part], priced.terms)
+        assert_covered(priced, part, draw.event)
         need, measure = priced.bounds_need(part), priced.measure(part.demand.source)
         columns = opened[need]
         if isinstance(draw, ApproximateBounds):
@@ -72,7 +72,7 @@ def release_keys(priced: PricedPlan, exact: ExactTable, noise: NoiseSource) -> S
     """Stage 1: the group keys that may be named, in the order of the keys themselves."""
     assert priced.keys_stage is not None, "all keys are declared"
     part, rule = priced.keys_stage
-    assert_covered(rule.event, priced.charges[part], priced.terms)
+    assert_covered(priced, part, rule.event)
     columns, sealed = unseal(exact)
     n = whole(columns["n"])
     units = whole(columns["units"]) if "units" in columns else None
@@ -87,7 +87,7 @@ def release_primitives(
 ) -> dict[str, Array]:
     """The noisy primitives of stage 2, by name: one draw each."""
     for part, item in (*priced.drawn.items(), *priced.brackets.items()):
-        assert_covered(item.event, priced.charges[part], priced.terms)
+        assert_covered(priced, part, item.event)
     keys = selected.keys if isinstance(selected, SelectedKeys) else selected
     opened = unsealed(exacts)
     assert all(item.need in opened for item in priced.drawn.values()), "a need was not computed"

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -15,7 +16,7 @@ from service.core.schema import VARCHAR
 from service.privacy.accounting import cost, open_terms, total
 from service.privacy.price import price
 from service.privacy.priced import PricedQuery, ReleasedBounds, assert_covered
-from tests.unit.privacy.questions import PURE, TERMS, aggregate, attribute, by_key, measure, plan, question
+from tests.unit.privacy.questions import PURE, TERMS, aggregate, attribute, by_key, measure, plan, priced, question
 
 OPEN = open_terms(PICO, ATTO // 10**6, keys_declared=False)
 PRIVATE_KEY = (Key("k0", VARCHAR, "city"),)
@@ -190,14 +191,40 @@ def test_bounds_found_later_never_cost_more_than_was_charged(kind: str) -> None:
     for found in ((-5, 5), (0, 1), (3, 3), (-(10**6), 10**6)):
         given = priced.plans[0].given(ReleasedBounds({"m0": found}, {"m1": 17}))
         for part, drawn in given.drawn.items():
-            assert_covered(drawn.event, given.charges[part], TERMS)
+            assert_covered(given, part, drawn.event)
     if kind == "epsilon":
         assert priced.cost.orders[-1] == PICO // 10
 
 
-def test_the_run_time_check_catches_a_draw_that_costs_more() -> None:
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_the_run_time_check_catches_a_draw_that_costs_more(law: str) -> None:
+    core = priced(plan(aggregate("sum", "m0"), measures=(measure(),)), law)
+    ((part, drawn),) = core.parts.items()
+    assert_covered(core, part, drawn.event)
+    for wrong in (
+        replace(drawn, amount=drawn.amount * 2), PureEvent(Fraction(10**6)), replace(drawn, amount=Fraction(10**9)),
+    ):  # fmt: skip
+        event = wrong if isinstance(wrong, PureEvent) else wrong.event
+        with pytest.raises(AssertionError):
+            assert_covered(core, part, event)
+    cheaper = replace(core, charges={part: replace(drawn, amount=drawn.amount / 2).event})
     with pytest.raises(AssertionError):
-        assert_covered(PureEvent(Fraction(2, 10)), PureEvent(Fraction(1, 10)), TERMS)
+        assert_covered(cheaper, part, drawn.event)
+
+
+@pytest.mark.parametrize("kind", ["epsilon", "rho"])
+def test_members_of_a_family_may_be_of_any_kind(kind: str) -> None:
+    measures = tuple(measure(f"m{i}", 0, 9, disjoint=("f", str(i))) for i in range(4))
+    asked = ("max", "quantile", "avg", "sum")
+    core = plan(
+        *(aggregate(f, f"m{i}", p=Fraction(1, 2) if f == "quantile" else None) for i, f in enumerate(asked)),
+        measures=measures,
+    )  # fmt: skip
+    paid = at(core, kind=kind)
+    if kind == "epsilon":
+        assert paid.cost.orders[-1] == PICO // 10
+    else:
+        assert list(paid.cost.orders[:-1]) == [math.ceil(order * PICO / 10) for order in TERMS.orders]
 
 
 # --- Accuracy and share ----------------------------------------------------------------------------
