@@ -22,6 +22,7 @@ from service.engine.layout import RANK_COLUMN, ROW_COUNT
 from service.engine.manifest import table_from_json
 from service.engine.names import quoted, text
 from service.engine.reading import Refused, Relation, open_source, unreadable
+from service.engine.values import cast
 from service.engine.verifying import refuse_broken, warnings_of
 
 SPILL_SHARE = 4  # a build may spill four times the memory it has, then stops: a full disk is worse
@@ -79,7 +80,7 @@ class Build:
             self.connection.execute(f'ATTACH {text(self.job["parent"])} AS "parent" (READ_ONLY)')
             return 0
         kind = self.table.columns[self.table.unit.column].type
-        value = f"TRY_CAST({quoted(relation.names[self.table.unit.column])} AS {kind})"
+        value = cast(quoted(relation.names[self.table.unit.column]), kind)
         self._attach("units", "units.duckdb")
         self.connection.execute(f'CREATE TABLE "units".main.units ("#unit" BIGINT, "key" UBIGINT, "value" {kind})')
         known = 0
@@ -197,7 +198,7 @@ class Build:
 
     def _cast(self, relation: Relation) -> str:
         return ", ".join(
-            f"TRY_CAST({quoted(relation.names[name])} AS {column.type}) AS {quoted(name)}"
+            f"{cast(quoted(relation.names[name]), column.type)} AS {quoted(name)}"
             for name, column in self.table.columns.items()
         )
 
@@ -247,7 +248,7 @@ def answer(options: dict[str, Any], job: wire.Header, channel: socket.socket) ->
         return {"refused": refused.detail, "extra": refused.extra}
     except (MemoryError, duckdb.OutOfMemoryException):
         return {"error": "memory"}
-    except duckdb.Error as error:
+    except Exception as error:
         return {"error": type(error).__name__}
 
 

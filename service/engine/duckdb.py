@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.core.boundary import Array, ExactTable, KeyTable
-from service.core.errors import NotFound
+from service.core.errors import NotFound, TooBusy
 from service.core.plan import POSITION, Statement
 from service.core.schema import Table
 from service.engine import wire
@@ -85,7 +85,7 @@ class DuckDBEngine:
         self._pool.close()
 
     def _lease(self, dataset: str, began: float, wait_s: float) -> tuple[Manifest, Binding, Child]:
-        """Twice at most: between reading a manifest and opening its files, a newer version may replace them."""
+        """Again while versions change: between reading a manifest and opening its files, they may be replaced."""
         while True:
             manifest = self._known.current(dataset)
             binding = self._known.binding(dataset, manifest, private=True)
@@ -93,7 +93,9 @@ class DuckDBEngine:
                 return manifest, binding, self._pool.lease(binding)
             except BindFailed:
                 if self._known.current(dataset).data_version == manifest.data_version or remaining(began, wait_s) <= 0:
-                    raise EngineFailed("bind") from None
+                    raise TooBusy(
+                        "the engine could not open this dataset now; ask again", {"retry_after_s": 2}
+                    ) from None
 
 
 class DuckDBSlot:
@@ -118,7 +120,7 @@ class DuckDBSlot:
         try:
             columns = {name: wire.integers(table.column(name)) for name in statement.columns}
             sealed = {name: wire.scalars(table.column(name)) for name in statement.keys}
-        except (TypeError, ValueError, pa.ArrowException):
+        except (TypeError, ValueError, OverflowError, pa.ArrowException):
             raise EngineFailed("types") from None
         return ExactTable(columns, sealed)
 

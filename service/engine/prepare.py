@@ -122,6 +122,7 @@ class Importer:
     def prepare(self, dataset: str, table: Table, source: Source, progress: Tell | None = None) -> PreparedTable:
         """Build the table and whatever hangs on it, then swap. Any failure leaves the old version serving."""
         check_table(table)
+        self._made(self._data_dir / "prepared")
         folder = self._made(manifests.dataset_folder(self._data_dir, dataset))
         with self._alone(folder), _build_folder(folder) as work:
             before = manifests.load(folder) or Manifest()
@@ -245,7 +246,8 @@ class Importer:
         return {"kind": source.kind, "files": files, "source_table": source.table}
 
     def _made(self, folder: Path) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
+        """Prepared files are as private as their sources: for this user alone."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
     @contextlib.contextmanager
@@ -267,6 +269,8 @@ _REMEDY: dict[str, str | int] = {"remedy": "raise HALFTONE_ENGINE_MEMORY or impo
 
 def check_table(table: Table) -> None:
     """What preparation itself relies on; the catalog checks more."""
+    if "rowid" in table.columns:
+        raise CatalogRefused("a column can not be declared as rowid; give it another name", {"column": "rowid"})
     for column in table.columns.values():
         check_grid(column)
     if table.unit is not None and table.unit.column not in table.columns:

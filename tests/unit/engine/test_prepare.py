@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from service.core.errors import CatalogRefused, Conflict, NotFound, SourceRefused
-from service.core.schema import BIGINT, DATE, DOUBLE, VARCHAR, Column, SqlType, Table, UnitColumn, UnitVia
+from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR, Column, SqlType, Table, UnitColumn, UnitVia
 from service.engine import manifest as manifests
 from service.engine.prepare import Importer, ImportOptions, Progress
 from service.engine.sources import Source
@@ -441,6 +441,35 @@ def test_inspection_suggests_a_declaration(place: Place) -> None:
     assert columns["gap"].null_share == 0.5
     assert (columns["id"].low, columns["id"].high) == ("0", "999")
     assert (columns["day"].low, columns["day"].high) == ("2024-01-01", "2024-01-30")
+
+
+def test_days_beyond_the_calendar_are_missing(place: Place) -> None:
+    declared = table("t", Column("p", BIGINT), Column("d", DATE), Column("s", TIMESTAMP), unit=UnitColumn("p"))
+    with duckdb.connect() as database:
+        database.execute(
+            "COPY (SELECT * FROM (VALUES (1, DATE 'infinity', TIMESTAMP '-infinity'),"
+            " (2, DATE '9999-12-31', TIMESTAMP '9999-12-31 23:59:59.999999'),"
+            " (3, DATE '10000-01-01', TIMESTAMP '10000-01-01'), (4, DATE '0001-01-01', TIMESTAMP '0001-01-01'),"
+            f" (5, DATE '0001-01-01 (BC)', TIMESTAMP '0001-01-01 (BC)')) t(p, d, s)) TO '{place.sources}/t.parquet'"
+        )
+    place.importer.prepare("d", declared, Source("parquet", "t.parquet"))
+    found = place.read("t", "SELECT p, d IS NULL, s IS NULL FROM rows ORDER BY p")
+    assert found == [(1, True, True), (2, False, False), (3, True, True), (4, False, False), (5, True, True)]
+
+
+def test_names_that_the_database_keeps_for_itself_are_refused(place: Place) -> None:
+    source = write_parquet(place.sources, "t", [(1, 2)], "p BIGINT, rowid BIGINT")
+    declared = table("t", Column("p", BIGINT), Column("rowid", BIGINT), unit=UnitColumn("p"))
+    with pytest.raises(CatalogRefused):
+        place.importer.prepare("d", declared, source)
+
+
+@pytest.mark.parametrize("name", ["rows", "units", "value", "key", "s", "sample", "source", "select", "group"])
+def test_any_other_name_may_be_a_table_and_a_column(place: Place, name: str) -> None:
+    source = write_parquet(place.sources, "t", [(1, 2), (1, 3)], f'"{name}" BIGINT, p BIGINT')
+    columns = (Column(name, BIGINT, Fraction(0), Fraction(9), Fraction(1)), Column("p", BIGINT))
+    declared = table(name, *columns, unit=UnitColumn(name))
+    assert place.importer.prepare("d", replace(declared, max_rows_per_unit=1), source).rows == 1
 
 
 def test_an_unreadable_file_can_not_be_inspected(place: Place) -> None:

@@ -1,0 +1,126 @@
+"""The scratch engine: ordinary SQL over released and public tables, fresh for every call."""
+
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.core.boundary import Array
+from service.core.errors import Conflict
+from service.engine.prepare import Importer, ImportOptions
+from service.engine.scratch import Scratch, ScratchOptions, ScratchRefused
+from tests.unit.engine.contract import SECONDS, objects
+from tests.unit.engine.shop import DECLARED, write_shop
+
+MEMORY = 256 * 2**20
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
+    folder = tmp_path_factory.mktemp("scratch")
+    sources = write_shop(folder / "sources")
+    importer = Importer(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
+    for name in ("customers", "shops"):
+        importer.prepare("shop", DECLARED[name], sources[name])
+    held = Scratch(folder / "data", ScratchOptions(workers=2, memory_bytes=2 * MEMORY))
+    yield held
+    held.close()
+
+
+def core() -> dict[str, dict[str, Array]]:
+    return {
+        "core_0": {
+            "k0": objects("north", "south", None),
+            "a0": np.array([3, 1, 2]),
+            "a1": np.array([0.5, math.nan, -1.0]),
+        }
+    }
+
+
+def test_outer_sql_runs_as_it_is(scratch: Scratch) -> None:
+    sql = (
+        'SELECT "k0", "a0" * 2 AS twice, rank() OVER (ORDER BY "a0" DESC) AS place, sum("a0") OVER () AS total'
+        ' FROM "core_0" WHERE "a0" > 1 ORDER BY "a0" LIMIT 5'
+    )
+    result = scratch.run(sql, core(), (), "shop", SECONDS)
+    assert result.columns == ("k0", "twice", "place", "total")
+    assert result.types == ("VARCHAR", "BIGINT", "BIGINT", "HUGEINT")
+    assert result.rows == [(None, 4, 2, 5), ("north", 6, 1, 5)]
+
+
+def test_rows_keep_the_released_order_when_the_sql_asks_for_none(scratch: Scratch) -> None:
+    many = {"core_0": {"a0": np.arange(200_000)[::-1].copy()}}
+    result = scratch.run('SELECT "a0" + 1 AS n FROM "core_0"', many, (), "shop", SECONDS)
+    assert [row[0] for row in result.rows] == list(range(200_000, 0, -1))
+
+
+def test_values_come_back_as_python_values(scratch: Scratch) -> None:
+    tables = {"t": {"b": objects(True, None), "d": objects(date(2024, 1, 2), None), "big": objects(2**70, -(2**70))}}
+    result = scratch.run("SELECT b, d, big, 1.5 AS x, NULL AS nothing FROM t", tables, (), "shop", SECONDS)
+    assert result.rows[0] == (True, date(2024, 1, 2), Decimal(2**70), Decimal("1.5"), None)
+    assert result.rows[1][:3] == (None, None, Decimal(-(2**70)))
+
+
+def test_nan_stays_nan_and_is_not_null(scratch: Scratch) -> None:
+    result = scratch.run("SELECT a1, a1 IS NULL FROM core_0 WHERE a0 = 1", core(), (), "shop", SECONDS)
+    assert math.isnan(result.rows[0][0])
+    assert result.rows[0][1] is False
+
+
+def test_two_cores_can_be_joined_and_columns_may_share_a_name(scratch: Scratch) -> None:
+    tables = {**core(), "core_1": {"k0": objects("north", None), "a0": np.array([10, 20])}}
+    sql = "SELECT l.a0, r.a0 FROM core_0 l LEFT JOIN core_1 r ON l.k0 IS NOT DISTINCT FROM r.k0 ORDER BY l.a0"
+    result = scratch.run(sql, tables, (), "shop", SECONDS)
+    assert result.columns == ("a0", "a0")
+    assert result.rows == [(1, None), (2, 20), (3, 10)]
+
+
+def test_public_tables_of_the_dataset_are_there(scratch: Scratch) -> None:
+    sql = 'SELECT s."size", c."a0" FROM core_0 c JOIN "shops" s ON s."name" = c."k0" WHERE s."size" > 2'
+    assert (2.5, 1) in scratch.run(sql, core(), ("shops",), "shop", SECONDS).rows
+    assert scratch.run('SELECT count(*) FROM "shops"', {}, ("shops",), "shop", SECONDS).rows == [(4,)]
+
+
+def test_private_and_missing_tables_are_not(scratch: Scratch) -> None:
+    for name in ("customers", "nothing"):
+        with pytest.raises(Conflict):
+            scratch.run(f'SELECT count(*) FROM "{name}"', {}, (name,), "shop", SECONDS)
+        with pytest.raises(ScratchRefused):
+            scratch.run(f'SELECT count(*) FROM "{name}"', {}, (), "shop", SECONDS)
+
+
+def test_errors_are_shown_since_they_speak_of_released_values_only(scratch: Scratch) -> None:
+    with pytest.raises(ScratchRefused) as refused:
+        scratch.run('SELECT CAST("k0" AS INTEGER) FROM core_0', core(), (), "shop", SECONDS)
+    assert "north" in refused.value.message
+
+
+def test_time_and_memory_are_limited_and_the_next_call_is_answered(scratch: Scratch) -> None:
+    began = time.monotonic()
+    with pytest.raises(ScratchRefused, match="too long"):
+        scratch.run("SELECT count(*) FROM range(1000000000000)", {}, (), "shop", 0.5)
+    assert time.monotonic() - began < 5
+    with pytest.raises(ScratchRefused, match="memory"):
+        scratch.run("SELECT len(range(2000000000))", {}, (), "shop", SECONDS)
+    assert scratch.run("SELECT 1", {}, (), "shop", SECONDS).rows == [(1,)]
+
+
+def test_calls_at_once_do_not_see_each_other(scratch: Scratch) -> None:
+    def ask(number: int) -> int:
+        table = {"core_0": {"a0": np.full(100, number)}}
+        (row,) = scratch.run("SELECT sum(a0)::BIGINT, count(*) FROM core_0", table, (), "shop", SECONDS).rows
+        assert row[1] == 100
+        return int(row[0])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(40))) == [100 * number for number in range(40)]
+
+
+def test_a_dataset_without_data_can_still_compute(scratch: Scratch, tmp_path: Path) -> None:
+    assert scratch.run("SELECT a0 FROM core_0 LIMIT 1", core(), (), "nowhere", SECONDS).rows == [(3,)]
