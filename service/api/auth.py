@@ -1,6 +1,6 @@
 """Who is calling, and may they? Deny by default: every route declares one of four roles.
 
-Invariant R1: a route without a declared role does not exist (tests/attack/test_roles.py walks the
+Invariant H1: a route without a declared role does not exist (tests/attack/test_roles.py walks the
 table). Roles rise: viewer, analyst, admin; `public` asks for no key. Only analysts and admins can spend.
 """
 

@@ -1,6 +1,6 @@
 """How the catalog tells the journal what an admin did.
 
-Invariant C1: no admin act without its entry. The journal lives in the ledger, a sibling package; the
+Invariant D1: no admin act without its entry. The journal lives in the ledger, a sibling package; the
 composition hands a function over, and it writes into the same transaction as the act.
 """
 

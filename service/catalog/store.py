@@ -1,6 +1,6 @@
 """Declarations in the store: what planning may read, and what an admin may change.
 
-Invariant C2: planning sees a table only as the declaration of the version that is prepared and
+Invariant D2: planning sees a table only as the declaration of the version that is prepared and
 serving. A new declaration waits until its import is done, and both change in one transaction.
 """
 

@@ -15,10 +15,8 @@ from service.catalog.declare import DatasetDeclaration, SourceDeclaration
 from service.catalog.smartnoise import from_smartnoise
 from service.cli.serving import register
 from service.cli.talk import Stop, books, print_table
-from service.core.request import Principal
 
 Model = TypeVar("Model", bound=BaseModel)
-LOCAL = Principal(COMMAND_LINE, COMMAND_LINE, "admin", frozenset())
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -31,6 +29,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     put.set_defaults(run=run_put)
     table = acts.add_parser("table", help="declare and import a table from a JSON file")
     table.set_defaults(run=run_table)
+    refresh = acts.add_parser("refresh", help="import a table again, as declared: for new data")
+    refresh.set_defaults(run=run_refresh)
     inspect = acts.add_parser(
         "inspect", help="suggest types, bounds and domains from a file (from the data: admins only)"
     )
@@ -38,9 +38,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     delete = acts.add_parser("delete", help="stop serving a dataset; its budget stays")
     delete.add_argument("--reason", default="")
     delete.set_defaults(run=run_delete)
-    for command in (show, put, table, inspect, delete):
+    for command in (show, put, table, refresh, inspect, delete):
         command.add_argument("dataset")
-    for command in (table, inspect):
+    for command in (table, refresh, inspect):
         command.add_argument("table")
     for command in (put, table):
         command.add_argument("file")
@@ -81,6 +81,14 @@ def run_table(options: argparse.Namespace) -> None:
     declared = json.loads(read_text(options.file))
     with books() as opened:
         register(opened, options.dataset, options.table, declared)
+
+
+def run_refresh(options: argparse.Namespace) -> None:
+    with books() as opened:
+        declared = opened.catalog.table_declarations(options.dataset).get(options.table)
+        if declared is None:
+            raise Stop(f"There is no table {options.dataset}.{options.table}.")
+        register(opened, options.dataset, options.table, declared.model_dump())
 
 
 def run_inspect(options: argparse.Namespace) -> None:

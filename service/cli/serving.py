@@ -21,6 +21,7 @@ DEMO = "shop"
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     serve = commands.add_parser("serve", help="serve the API", description="Serve the API over HTTP.")
+    serve.add_argument("--migrate", action="store_true", help="bring the store to the newest revision first")
     serve.set_defaults(run=run_serve)
     trial = commands.add_parser(
         "demo",
@@ -45,6 +46,8 @@ def run_migrate(_: argparse.Namespace) -> None:
 def run_serve(options: argparse.Namespace) -> None:
     settings = read_settings(host=options.host, port=options.port)
     require_free(settings)
+    if options.migrate:
+        run_migrate(options)
     require_current(settings)
     require_keys(settings)
     serve(settings)
