@@ -142,8 +142,11 @@ def _wide_integers(flat: pa.Array) -> Array:
 def scalars(column: pa.ChunkedArray) -> Array:
     """A key column as an object array of Scalar. A DECIMAL comes back as int (scale 0), as float (at
     most 15 digits: then float and decimal name each other), else as Decimal."""
-    listed = column.to_pylist()
     kind = column.type
+    plain = pa.types.is_int64(kind) or pa.types.is_boolean(kind) or pa.types.is_float64(kind)
+    if pa.types.is_string(kind) or (plain and not column.null_count):
+        return np.asarray(column.to_numpy(), dtype=object)  # Python values, ten times faster than one by one
+    listed = column.to_pylist()
     if pa.types.is_decimal(kind) and kind.scale == 0:
         listed = [None if value is None else int(value) for value in listed]
     elif pa.types.is_decimal(kind) and kind.precision <= 15:

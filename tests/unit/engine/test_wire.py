@@ -67,6 +67,17 @@ def test_keys_become_scalars() -> None:
     assert type(first["money"]) is float
 
 
+@pytest.mark.parametrize(
+    "values", [["a", None], ["a", "b"], [1, 2], [1, None], [True, False], [0.5, 1.0], [None, 1.5], []]
+)
+def test_keys_are_python_values_not_numpys(values: list[object]) -> None:
+    for chunks in ([values], [values, values]):
+        column = pa.chunked_array([pa.array(chunk) for chunk in chunks], type=pa.array(values).type)
+        held = wire.scalars(column).tolist()
+        assert held == values * len(chunks)
+        assert [type(value) for value in held] == [type(value) for value in values] * len(chunks)
+
+
 def test_columns_that_are_all_null_are_text() -> None:
     """DuckDB casts the text side of a comparison: a NULL that is no number can not make a private text fail."""
     assert wire.arrow_column(np.array([None, None], dtype=object)).type == pa.string()
