@@ -1,12 +1,13 @@
 """Date functions. Parts of a date are total; truncation and differences are NULL outside years 1000 to 8999."""
 
+import math
 import re
 from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
 
-from service.core.schema import BIGINT, DATE, DOUBLE, VARCHAR
+from service.core.schema import BIGINT, DATE, DOUBLE, VARCHAR, SqlType
 from service.sql import ranges
 from service.sql.expressions import Compiler, handles, refuse_unknown, sober
 from service.sql.functions import shown, text_literal
@@ -116,8 +117,20 @@ def _difference(node: exp.Expression, c: Compiler) -> Value:
     found = derived(tree, BIGINT, later, earlier)
     exact = later.type == DATE and unit == "DAY"
     code = ranges.add_codes(later.code, earlier.code, minus=True) if exact else None
-    known = ranges.add(later.range, ranges.negate(earlier.range)) if exact else None
+    known = ranges.add(later.range, ranges.negate(earlier.range))
+    if known is not None and not exact:
+        low, high = (edge / _ticks(later.type, unit) for edge in known)
+        known = Fraction(math.floor(low) - 1), Fraction(math.ceil(high) + 1)
     return replace(found, code=code, range=known)
+
+
+SECONDS = {"YEAR": 365 * 86_400, "QUARTER": 90 * 86_400, "MONTH": 28 * 86_400, "WEEK": 7 * 86_400, "DAY": 86_400,
+           "HOUR": 3_600, "MINUTE": 60}  # fmt: skip
+
+
+def _ticks(kind: SqlType, unit: str) -> Fraction:
+    """Code units (days or microseconds) in the shortest such span."""
+    return Fraction(SECONDS[unit], 86_400) if kind == DATE else Fraction(SECONDS[unit] * 1_000_000)
 
 
 @handles(exp.TimeToStr)

@@ -19,7 +19,7 @@ from sqlglot import exp
 from service.core.errors import ConstructRefused
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, Scalar, SqlType
 from service.sql import ranges
-from service.sql.canon import binary, cast, is_null, not_null, number, operands, when, wrapped
+from service.sql.canon import binary, cast, is_null, not_null, number, operands, text, when, wrapped
 from service.sql.compare import as_double, comparable, unified
 from service.sql.literals import convert, interval, literal, null, scalar, shift
 from service.sql.refusals import refused
@@ -146,11 +146,22 @@ def _not(node: exp.Expression, c: Compiler) -> Value:
     return _truth(exp.Not(this=wrapped(inner.tree)), inner)
 
 
+MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+}
+
+
 @handles(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 def _compare(node: exp.Expression, c: Compiler) -> Value:
     left, right = c.value(node.this), c.value(node.expression)
+    kind = type(node)
+    if left.constant is not None and right.constant is None:
+        left, right, kind = right, left, MIRRORED.get(kind, kind)
     a, b = comparable(left, right, node)
-    return _truth(binary(type(node), a.tree, b.tree), left, right)
+    return _truth(binary(kind, a.tree, b.tree), left, right)
 
 
 @handles(exp.Between)
@@ -189,7 +200,8 @@ def _in(node: exp.Expression, c: Compiler) -> Value:
     double = any(left.type != value.type for left, _ in pairs)
     left = as_double(value) if double and value.numeric else pairs[0][0]
     listed = [as_double(right) if double and right.numeric else right for _, right in pairs]
-    return _truth(exp.In(this=wrapped(left.tree), expressions=[item.tree for item in listed]), value)
+    unique = {text(item.tree): item.tree for item in listed}
+    return _truth(exp.In(this=wrapped(left.tree), expressions=[unique[key] for key in sorted(unique)]), value)
 
 
 @handles(exp.Exists)

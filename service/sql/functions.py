@@ -205,9 +205,9 @@ def _extreme(node: exp.Expression, c: Compiler) -> Value:
         ends = _extreme_range(found, other, greatest=isinstance(node, exp.Greatest))
         chosen = choose([first, second], [found.fresh(), other.fresh()], node)
         code = chosen.code
-        if ends is not None and code is not None:
-            low, high = (ranges.half_away(edge / code.step) for edge in ends)
-            code = replace(code, low=max(low, code.low), high=min(high, code.high))
+        if ends is not None and ranges.narrow(ends) and code is not None:
+            # The choice was made on raw values: the codes are held to the range by themselves.
+            code = ranges.clamp_code(code, *(ranges.half_away(edge / code.step) for edge in ends))
         lacking = frozenset() if ends is not None and ranges.narrow(ends) else chosen.lacking
         found = replace(chosen, range=ends, code=code, lacking=lacking)
     return found

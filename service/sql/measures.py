@@ -119,13 +119,13 @@ class Collector:
     def finish(self) -> tuple["Named", dict[Call, str]]:
         measures = {key: f"m{i}" for i, key in enumerate(sorted(self.measures))}
         attributes = {key: f"d{i}" for i, key in enumerate(sorted(self.attributes))}
-        names = {**measures, **attributes}
         ordered = sorted(self.calls, key=lambda call: (call.function, call.argument or "", call.p or Fraction(0)))
         columns = {call: f"a{i}" for i, call in enumerate(ordered)}
         aggregates = tuple(
             Aggregate(columns[call], call.function, names.get(call.argument or ""), kind, label, call.p)
             for call in ordered
             for label, kind in [self.calls[call]]
+            for names in [attributes if call.function in ("count_distinct", "mode") else measures]
         )
         coded = {measures[key]: code_of(self.measures[key]) for key in measures}
         trees = {label: code.tree for label, code in coded.items()}

@@ -93,6 +93,7 @@ def scan(found: Table, context: Context) -> tuple[Relation, Fields]:
         unit,
         _rows(found, keys),
         unique=frozenset(f"{alias}.{key}" for key in keys),
+        one_row=_rows(found, keys) == RowBound(1, ()),
         bare=True,
         expected=found.expected_rows,
     )

@@ -1,7 +1,7 @@
 """A bound expression: what the engine would compute, and everything planning knows about it."""
 
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 from sqlglot import exp
@@ -119,12 +119,20 @@ def _decimal(value: Fraction, scale: int) -> str:
     return f"{padded[:-scale]}.{padded[-scale:]}"
 
 
+def _ordinal(moment: date) -> int:
+    """Days since 1970 of a date, microseconds of a timestamp: what prepared columns hold as codes."""
+    if isinstance(moment, datetime):
+        return (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    return (moment - date(1970, 1, 1)).days
+
+
 def constant(value: Constant, kind: SqlType) -> Value:
     """A literal with all that is known of it."""
     known: Range | None = None
     code: Code | None = None
-    if isinstance(value, int | Fraction) and not isinstance(value, bool):
-        fraction = Fraction(value)
+    exact = _ordinal(value) if isinstance(value, date) else value
+    if isinstance(exact, int | Fraction) and not isinstance(exact, bool):
+        fraction = Fraction(exact)
         known = (fraction, fraction)
         step = Fraction(1, fraction.denominator)
         if abs(fraction.numerator) < 1 << 62:

@@ -1,0 +1,120 @@
+"""Limits hold before they can hurt, and syntax errors say where."""
+
+import time
+
+import pytest
+
+from service.core.errors import ConstructRefused, ServiceError, SyntaxRefused
+from service.core.request import Ask
+from service.sql.front import understand
+from service.sql.parse import DEPTH, DIALECTS, IN_ITEMS, JOINS, NESTING, OUTPUTS
+from tests.fixtures.sql.shop import SCHEMA
+
+BOMBS = {
+    "5,000 parentheses": "SELECT COUNT(*) FROM customers WHERE " + "(" * 5000 + "1=1" + ")" * 5000,
+    "5,000 open parentheses": "SELECT " + "(" * 5000,
+    "a 1 MB list": "SELECT COUNT(*) FROM customers WHERE age IN (" + ",".join(["1"] * 500_000) + ")",
+    "a 60 KB list": "SELECT COUNT(*) FROM customers WHERE age IN (" + ",".join(["1"] * 30_000) + ")",
+    "nested CASE": "SELECT COUNT(*) FROM customers WHERE " + "CASE WHEN vip THEN " * 900 + "1" + " END" * 900 + " = 1",
+    "a chain of NOT": "SELECT COUNT(*) FROM customers WHERE " + "NOT " * 5000 + "vip",
+    "a chain of minus": "SELECT SUM(" + "- " * 5000 + "age) FROM customers",
+    "a chain of plus": "SELECT SUM(age" + " + 1" * 4000 + ") FROM customers",
+    "a chain of casts": "SELECT SUM(age" + "::INT" * 2000 + ") FROM customers",
+    "nested functions": "SELECT COUNT(*) FROM customers WHERE " + "ABS(" * 500 + "age" + ")" * 500 + " > 1",
+    "a chain of OR": "SELECT COUNT(*) FROM customers WHERE vip" + " OR vip" * 3500,
+    "nested subqueries": "SELECT COUNT(*) FROM " + "(SELECT * FROM " * 200 + "customers" + ")" * 200,
+    "a chain of UNION": "SELECT COUNT(*) FROM customers" + " UNION ALL SELECT COUNT(*) FROM customers" * 900,
+    "many comma joins": "SELECT COUNT(*) FROM customers" + "".join(f", products p{i}" for i in range(50)),
+    "brackets": "SELECT " + "[" * 3000 + "]" * 3000,
+    "comments": "SELECT /* " * 3000 + " */" * 3000,
+    "quotes": "SELECT " + "'" * 60_000,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_answered_within_a_second_and_nothing_breaks(name: str) -> None:
+    start = time.perf_counter()
+    try:
+        understand(Ask("shop", BOMBS[name]), SCHEMA)
+    except ServiceError as error:
+        assert error.status in (400, 422)
+    assert time.perf_counter() - start < 1
+
+
+def test_5000_parentheses_and_a_long_list_are_refused() -> None:
+    for name in ("5,000 parentheses", "a 1 MB list", "nested CASE", "a chain of plus"):
+        with pytest.raises(ConstructRefused) as refusal:
+            understand(Ask("shop", BOMBS[name]), SCHEMA)
+        assert refusal.value.extra["remedy"]
+
+
+def test_what_stays_within_the_limits_is_answered() -> None:
+    inner = "(" * (NESTING - 2) + "age" + ")" * (NESTING - 2)
+    understand(Ask("shop", f"SELECT SUM({inner}) FROM customers"), SCHEMA)
+    items = ",".join(str(i) for i in range(IN_ITEMS))
+    understand(Ask("shop", f"SELECT COUNT(*) FROM customers WHERE age IN ({items})"), SCHEMA)
+    understand(Ask("shop", "SELECT " + ", ".join(["COUNT(*)"] * OUTPUTS) + " FROM customers"), SCHEMA)
+    understand(Ask("shop", "SELECT COUNT(*) FROM customers WHERE " + " AND ".join(["vip"] * 1000)), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT {', '.join(['COUNT(*)'] * (OUTPUTS + 1))} FROM customers",
+        f"SELECT COUNT(*) FROM customers WHERE age IN ({','.join(['1'] * (IN_ITEMS + 1))})",
+        "SELECT COUNT(*) FROM customers" + "".join(f", products p{i}" for i in range(JOINS + 1)),
+        f"SELECT SUM(age{' + 1' * (DEPTH + 1)}) FROM customers",
+    ],
+)
+def test_one_beyond_a_limit_is_refused(sql: str) -> None:
+    with pytest.raises(ConstructRefused, match="more than"):
+        understand(Ask("shop", sql), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "column"),
+    [
+        ("SELECT COUNT(* FROM customers", 1, None),
+        ("SELECT COUNT(*)\nFROM customers WHERE AND", 2, None),
+        ("", 1, None),
+        ("SELECT 1; SELECT 2", 1, None),
+        ("SELECT COUNT(*) FROM cust\x00omers", 1, 26),
+        ("SELECT 'abc", 1, None),
+    ],
+)
+def test_a_syntax_error_says_where(sql: str, line: int, column: int | None) -> None:
+    with pytest.raises(ServiceError) as refusal:
+        understand(Ask("shop", sql), SCHEMA)
+    assert isinstance(refusal.value, SyntaxRefused | ConstructRefused)
+    if isinstance(refusal.value, SyntaxRefused):
+        assert refusal.value.extra["line"] == line
+        assert column is None or refusal.value.extra["column"] == column
+
+
+def test_a_refusal_points_at_the_construct() -> None:
+    with pytest.raises(ConstructRefused) as refusal:
+        understand(
+            Ask("shop", "SELECT country,\n       COUNT(*)\nFROM customers\nWHERE   random() < 1\nGROUP BY 1"), SCHEMA
+        )
+    assert (refusal.value.extra["line"], refusal.value.extra["column"]) == (4, 9)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("postgres", "SELECT date_trunc('month', placed) AS m, COUNT(*) FROM orders GROUP BY 1"),
+        ("bigquery", "SELECT country, COUNTIF(age > 30) AS n FROM `customers` GROUP BY country"),
+        ("snowflake", "SELECT COUNT(*) FROM customers WHERE IFF(age > 3, TRUE, FALSE)"),
+        ("spark", "SELECT country, AVG(age) FROM customers GROUP BY country"),
+        ("trino", "SELECT approx_percentile(age, 0.5) FROM customers"),
+        ("mysql", "SELECT `country`, COUNT(*) FROM `customers` GROUP BY `country`"),
+    ],
+)
+def test_other_dialects_are_read(dialect: str, sql: str) -> None:
+    assert dialect in DIALECTS
+    assert understand(Ask("shop", sql, dialect=dialect), SCHEMA).cores
+
+
+def test_an_unknown_dialect_is_refused() -> None:
+    with pytest.raises(ConstructRefused, match="not read"):
+        understand(Ask("shop", "SELECT 1", dialect="cobol"), SCHEMA)
