@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import log
 
 from service.core.amounts import ATTO, PICO, Terms
-from service.core.errors import LossOutOfRange
+from service.core.errors import ConstructRefused, LossOutOfRange
 from service.core.plan import Aggregate, Loss, Output, Query
 from service.privacy.accounting import limits, share, total
 from service.privacy.charge import all_demands, allot, delta_of, paid_events, price_at, refuse_l2, unknown_bounds
@@ -21,6 +21,11 @@ from service.privacy.priced import PricedPlan, PricedQuery
 
 def price(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
     """Mechanisms, amounts, cost and predicted widths of one question."""
+    if all(plan.keys_declared and not plan.aggregates for plan in query.cores):
+        raise ConstructRefused(
+            "this asks for declared group keys and nothing else: they are public, no data is needed to list them",
+            {"construct": "GROUP BY", "remedy": "add an aggregate such as COUNT(*), or read the dataset's declaration"},
+        )
     match loss.kind:
         case "epsilon":
             return price_at(query, "laplace", loss.amount, loss, terms)

@@ -23,7 +23,7 @@ def largest(array: Array) -> int:
 def whole(array: Array) -> Array:
     """The array as int64, or as Python integers where it is an object array already."""
     if array.dtype == object:
-        return np.array([int(value) for value in array], dtype=object).reshape(array.shape)
+        return np.array([int(value) for value in array.ravel()], dtype=object).reshape(array.shape)
     assert array.dtype.kind in "iu", "only integers enter the exact arithmetic"
     return array.astype(np.int64) if array.dtype != np.uint64 else array.astype(object)
 
