@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import beta, norm
 
 from service.core.amounts import PICO
 from service.core.boundary import Array
@@ -121,3 +121,43 @@ def independent(rows: list[Array]) -> bool:
 def test_the_check_of_independence_catches_noise_that_is_used_twice() -> None:
     once = SecureNoise().discrete_laplace(Fraction(100), GROUPS)
     assert not independent([once, once])
+
+
+# --- Trying to falsify the promise -----------------------------------------------------------------
+
+
+def odds_bound(ours: Array, theirs: Array) -> float:
+    """A lower bound of log(P/Q) over the events {value >= t}, wrong with probability at most 1e-6.
+
+    `t` runs over quantiles of a first half; the second half, untouched, gives Clopper-Pearson bounds.
+    """
+    half = ours.size // 2
+    edges = np.quantile(np.concatenate([ours[:half], theirs[:half]]), np.linspace(0.02, 0.98, 40))
+    best = -np.inf
+    for edge in edges:
+        for one, other in ((ours[half:], theirs[half:]), (theirs[half:], ours[half:])):
+            hits, rare = int((one >= edge).sum()), int((other >= edge).sum())
+            if hits:
+                low = beta.ppf(FALSE_ALARM / 160, hits, one.size - hits + 1)
+                high = beta.ppf(1 - FALSE_ALARM / 160, rare + 1, max(1, other.size - rare))
+                best = max(best, float(np.log(low / high)))
+    return best
+
+
+def answers(column: str, extra: int, source: SecureNoise) -> Array:
+    """Released values with and without a unit of ROWS_PER_UNIT rows, each of value HIGH."""
+    rows = extra * ROWS_PER_UNIT
+    moments = {"m0.n": N + rows * ONE, "m0.s1": S1 + rows * HIGH * ONE, "m0.s2": S2 + rows * HIGH**2 * ONE}
+    columns = {name: np.full(GROUPS, value) for name, value in moments.items()}
+    asked = core("avg", "sum")
+    table = released(priced(asked, "laplace", 2 * PICO), columns, GROUPS, source)
+    return table.columns[column].values.astype(float)
+
+
+@pytest.mark.parametrize("column", ["sum_m0", "avg_m0"])
+def test_no_event_tells_a_unit_apart_beyond_epsilon(column: str) -> None:
+    assert odds_bound(answers(column, 1, SecureNoise()), answers(column, 0, SecureNoise())) <= 2.0
+
+
+def test_the_falsifier_catches_half_the_noise() -> None:
+    assert odds_bound(answers("sum_m0", 1, HalfScale()), answers("sum_m0", 0, HalfScale())) > 2.0

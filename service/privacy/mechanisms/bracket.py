@@ -13,6 +13,7 @@ from service.privacy.mechanisms.quantile import Histograms
 from service.privacy.sampling import NoiseSource
 from service.privacy.wholes import combine
 
+MANY_GROUPS = 20_000
 FACTOR = 2.1  # deviations; a little above 1.96, because several edges are tried on either side
 
 
@@ -23,8 +24,8 @@ class Bracket:
     Neighbours   all rows of one privacy unit are added or removed.
     Needs        the choice in every group, released before; weights of which one unit adds at most
                  W = ONE·rows_per_unit over all groups and bins.
-    Cells        the chosen bin, and to either side the bins at distance 1, 2, 3-4, 5-8, … : every row falls
-                 into exactly one cell.
+    Cells        the chosen bin, and to either side the bins at distance 1, 2, 3-4, 5-8, … (1, 2-4, 5-16, … where
+                 there are very many groups): every row falls into exactly one cell, whatever the cells.
     Sensitivity  L1 and L2 of all cells of all groups: W.
     Guarantee    discrete Laplace noise of scale W/epsilon, or Gaussian of variance W²/(2·rho). The cells depend on
                  the choice, which is public by then; the two releases compose.
@@ -54,43 +55,46 @@ class Bracket:
             return LaplaceEvent(Fraction(self.reach), self.scale)
         return GaussianEvent(Fraction(self.reach**2), self.scale)
 
-    @property
-    def steps(self) -> int:
-        """Cells to either side: enough to reach the far end from anywhere."""
-        return max(1, (self.bins - 1).bit_length() + 1)
-
     def release(self, exact: Histograms, chosen: Array, p: Fraction, noise: NoiseSource) -> tuple[Array, Array]:
         """First and last bin of the interval in every group."""
-        noisy = self._cells(exact, chosen)
+        far = self.distances(exact.groups)
+        noisy = self._cells(exact, chosen, far)
         if exact.groups:
             draw = noise.discrete_laplace if self.law == "laplace" else noise.discrete_gaussian
             drawn = draw(self.scale, noisy.size).reshape(noisy.shape)
             noisy = combine((1, noisy), (1, drawn))
-        return self._interval(noisy.astype(np.float64), chosen, float(p))
+        return self._interval(noisy.astype(np.float64), chosen, far, float(p))
 
-    def _cells(self, exact: Histograms, chosen: Array) -> Array:
+    def distances(self, groups: int) -> Array:
+        """The outermost distance of each ring of cells, the last beyond the whole range."""
+        growth, far = (2 if groups <= MANY_GROUPS else 4), [1]
+        while far[-1] < self.bins - 1:
+            far.append(far[-1] * growth)
+        return np.array(far, dtype=np.int64)
+
+    def _cells(self, exact: Histograms, chosen: Array, far: Array) -> Array:
         """(cells, groups): weights by distance from the choice, from far below to far above."""
-        away = exact.bin.astype(np.int64) - chosen[exact.group.astype(np.int64)]
-        ring = np.searchsorted(2 ** np.arange(self.steps), np.abs(away), side="left") + 1
-        cell = self.steps + np.where(away == 0, 0, np.sign(away) * ring)
-        counts = np.zeros((2 * self.steps + 1, exact.groups), dtype=exact.weight.dtype)
-        np.add.at(counts, (cell, exact.group.astype(np.int64)), exact.weight)
+        group = exact.group.astype(np.int64)
+        away = exact.bin.astype(np.int64) - chosen[group]
+        ring = np.searchsorted(far, np.abs(away), side="left") + 1
+        cell = far.size + np.where(away == 0, 0, np.sign(away) * ring)
+        counts = np.zeros((2 * far.size + 1, exact.groups), dtype=exact.weight.dtype)
+        np.add.at(counts, (cell, group), exact.weight)
         return counts
 
-    def _interval(self, noisy: Array, chosen: Array, p: float) -> tuple[Array, Array]:
-        steps, cells = self.steps, noisy.shape[0]
+    def _interval(self, noisy: Array, chosen: Array, far: Array, p: float) -> tuple[Array, Array]:
+        """Edge k is the last bin of cell k. The cells before the middle one end 1, 2, 3, 5, … bins below the
+        choice, the middle one ends at it, the others 1, 2, 4, 8, … above."""
+        steps, cells = far.size, noisy.shape[0]
         below = np.cumsum(noisy, axis=0)
         excess = below - p * below[-1]
         upto = np.arange(1, cells + 1)
         each = 2.0 * float(self.scale) ** 2 if self.law == "laplace" else float(self.scale)
         limit = FACTOR * np.sqrt(each * (upto * (1 - p) ** 2 + (cells - upto) * p * p))[:, None]
-        # Edge k is the last bin of cell k. Cells steps-1, steps-2, … end below the choice, steps, steps+1, …
-        # at it or above.
-        far = np.concatenate(([0], 2 ** np.arange(steps)))
         lower = excess[steps - 1 :: -1] < -limit[steps - 1 :: -1]
         upper = excess[steps:] > limit[steps:]
-        groups = np.arange(noisy.shape[1])
+        outwards, groups = np.concatenate(([0], far)), np.arange(noisy.shape[1])
         first, last = np.argmax(lower, axis=0), np.argmax(upper, axis=0)
-        low = np.where(lower[first, groups], chosen - far[np.minimum(first, steps)], 0)
-        high = np.where(upper[last, groups], chosen + far[np.minimum(last, steps)], self.bins - 1)
+        low = np.where(lower[first, groups], chosen - outwards[first], 0)
+        high = np.where(upper[last, groups], chosen + outwards[last], self.bins - 1)
         return np.clip(low, 0, self.bins - 1), np.clip(high, 0, self.bins - 1)
