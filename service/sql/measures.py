@@ -20,7 +20,7 @@ from service.sql.aggregates import Asked
 from service.sql.canon import conjuncts, not_null, number, text, when, wrapped
 from service.sql.expressions import Compiler
 from service.sql.refusals import missing_bounds, refused
-from service.sql.values import NULL, UNIT, Value, literal_tree
+from service.sql.values import NULL, UNIT, Code, Value, literal_tree
 
 BITS: dict[Function, int] = {
     **dict.fromkeys(("min", "max", "quantile"), ranges.ORDER_BITS),
@@ -202,7 +202,7 @@ def _without_zero(argument: Argument) -> Argument:
     return Argument(value, argument.condition, argument.label, argument.node, argument.bits)
 
 
-def code_of(argument: Argument) -> ranges.Code:
+def code_of(argument: Argument) -> Code:
     """The integer column: NULL where the condition fails; 1 where rows are only counted."""
     value = argument.value
     if argument.bits == 0 or value is None:
@@ -214,7 +214,7 @@ def code_of(argument: Argument) -> ranges.Code:
         test = wrapped(tests[0])
         for part in tests[1:]:
             test = exp.And(this=test, expression=wrapped(part))
-        return ranges.Code(when((test, number(1))), Fraction(1), 1, 1)
+        return Code(when((test, number(1))), Fraction(1), 1, 1)
     code = ranges.measure_code(value, argument.bits)
     if code is None:
         raise missing_bounds(value.lacking, argument.node, construct=argument.label)
@@ -223,7 +223,7 @@ def code_of(argument: Argument) -> ranges.Code:
     return replace(code, tree=when((argument.condition.tree, code.tree)))
 
 
-def _built(label: str, argument: Argument, code: ranges.Code) -> Measure:
+def _built(label: str, argument: Argument, code: Code) -> Measure:
     value = argument.value
     kind = BIGINT if value is None or argument.bits == 0 else value.type
     auto = value is not None and value.auto and argument.bits > 0
@@ -238,8 +238,22 @@ def family(argument: Argument) -> tuple[str, str] | None:
         tests = tests + conjuncts(tree.args["ifs"][0].this)
     for test in sorted(tests, key=text):
         if isinstance(test, exp.EQ) and is_literal(test.expression) and not is_literal(test.this):
-            return text(test.this), text(test.expression)
+            return text(test.this), member(test.expression)
     return None
+
+
+def member(literal: exp.Expression) -> str:
+    """One name per value, so that two spellings of one number (1.5, 1.50) are never taken for disjoint.
+
+    Numbers are named by the double nearest to them: that may merge two members, which only charges more.
+    """
+    inner, sign = literal, 1.0
+    while isinstance(inner, exp.Cast | exp.Neg | exp.Paren):
+        sign = -sign if isinstance(inner, exp.Neg) else sign
+        inner = inner.this
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        return repr(sign * float(inner.this) + 0.0)
+    return text(literal)
 
 
 def is_literal(tree: exp.Expression) -> bool:
