@@ -136,7 +136,7 @@ class PricedPlan:
     @property
     def counted_units(self) -> Part | None:
         """The count of people that selection leaves behind, as a part: the noise has the same scale."""
-        if self.keys_stage is None or not reuses_count(self.plan):
+        if not reuses_count(self.plan) or self.keys_stage is None:
             return None
         (part, rule), amount = self.keys_stage, Fraction(self.keys_stage[0].amount, PICO)
         assert rule.reuses_count and part.demand.kind == "keys"
