@@ -56,8 +56,9 @@ def normal_point(q: Fraction) -> Fraction:
     """z with P[N(0,1) >= z] <= q: a float guess, confirmed or raised. For 1e-40 < q <= 1/2."""
     assert Fraction(1, 10**40) < q <= Fraction(1, 2)
     z = Fraction(max(0, math.ceil(-NormalDist().inv_cdf(float(q)) * _Z_GRID)), _Z_GRID)
+    step = Fraction(16, _Z_GRID)
     while normal_tail(z) > _decimal(q):
-        z += Fraction(16, _Z_GRID)
+        z, step = z + step, 2 * step
     return z
 
 
