@@ -151,6 +151,11 @@ def loss_of(wire: QuestionWire) -> Loss | None:
             f"{' and '.join(given)} can not be combined", {"remedy": "give one of epsilon, rho, accuracy and share"}
         )
     if not given:
+        if wire.delta is not None or wire.weights:
+            raise LossOutOfRange(
+                "delta and weights belong to an amount, and none is given",
+                {"remedy": "give epsilon, rho, accuracy or share too, or leave delta and weights to the dataset"},
+            )
         return None
     delta = 0 if wire.delta is None else parse_delta(wire.delta)
     weights = _weights(wire.weights or {})

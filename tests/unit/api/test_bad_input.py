@@ -70,6 +70,12 @@ def test_two_ways_to_pay_at_once_are_refused(house: House) -> None:
     problem(house.ask("POST", "/v1/queries", "analyst", json={**QUERY, "rho": "0.1"}), 422, "loss-out-of-range")
 
 
+@pytest.mark.parametrize("orphan", [{"delta": "1e-9"}, {"weights": {"n": 2}}])
+def test_delta_or_weights_without_an_amount_are_refused_not_ignored(house: House, orphan: dict[str, object]) -> None:
+    body = {"dataset": "shop", "sql": "SELECT 1", **orphan}
+    problem(house.ask("POST", "/v1/queries", "analyst", json=body), 422, "loss-out-of-range")
+
+
 def test_amounts_are_read_as_decimals_not_binary_floats(house: House) -> None:
     body = b'{"dataset": "shop", "sql": "SELECT 1", "epsilon": 0.1}'
     assert house.ask("POST", "/v1/queries", "analyst", content=body, headers=JSON).status_code == 201
