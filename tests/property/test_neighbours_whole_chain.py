@@ -6,6 +6,8 @@ draws at most epsilon, Σ moved² / sigma² over all Gaussian draws at most 2·r
 weights, ranges or joins work; a mistake in any of them shows.
 """
 
+from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +27,7 @@ from service.core.plan import (
     Need,
     Plan,
     Query,
+    RowBound,
     UnitTotalsNeed,
 )
 from service.core.request import Ask, AskedBounds
@@ -32,6 +35,7 @@ from service.privacy.accounting import open_terms
 from service.privacy.parts import SHAPES, read_part
 from service.privacy.price import price
 from service.privacy.priced import PricedPlan
+from service.sql.canon import text
 from service.sql.emit import emit
 from service.sql.front import understand
 from tests.fixtures.prepared import fetch, prepared
@@ -81,10 +85,12 @@ def without(data: Data, leaver: int) -> Data:
 @pytest.fixture(scope="module")
 def neighbours() -> tuple[duckdb.DuckDBPyConnection, dict[int, duckdb.DuckDBPyConnection]]:
     everyone = rows(11, customers=40)
-    for _ in range(30):  # some people are far above every bound
-        everyone["orders"] += [{**everyone["orders"][0], "order_id": len(everyone["orders"]) + i} for i in range(2)]
     heavy = everyone["orders"][0]["customer_id"]
     assert isinstance(heavy, int)
+    telling = {"amount": Decimal(900), "status": "paid", "store": 1, "weight": 0.0, "raw": -0.0}
+    first = {**everyone["orders"][0], **telling}
+    for number in range(60):  # one person is far above every bound, with all rows alike
+        everyone["orders"].append({**first, "order_id": 10_000 + number})
     return prepared(SCHEMA, everyone), {p: prepared(SCHEMA, without(everyone, p)) for p in {*LEAVERS, heavy}}
 
 
@@ -185,20 +191,25 @@ def assert_claim(need: Need, gaps: list[int]) -> None:
         assert sum(gaps) <= ONE
 
 
+def worst_move(query: Query, neighbours: Any, loss: Loss) -> Fraction:
+    """The largest Σ |moved| / scale over all neighbours."""
+    everyone, others = neighbours
+    (plan,) = price(query, loss, TERMS).plans
+    keys = keys_of(plan.plan, everyone)
+    before = dict(primitives(everyone, plan, keys))
+    return max(moved(before, dict(primitives(fewer, plan, keys)), plan)[0] for fewer in others.values())
+
+
 def test_the_check_catches_a_plan_that_claims_too_small_a_row_bound(neighbours: Any) -> None:
     """The broken twin: a plan that says one row per person where there are many."""
-    from dataclasses import replace
-
-    from service.core.plan import RowBound
-
-    everyone, others = neighbours
     loss, bounds = LOSSES["epsilon"]
     query = understood("SELECT COUNT(*), SUM(amount) FROM orders", bounds)
     lying = replace(query, cores=(replace(query.cores[0], row_bound=RowBound(1, ())),))
-    (plan,) = price(lying, loss, TERMS).plans
-    keys = keys_of(plan.plan, everyone)
-    worst = max(
-        moved(dict(primitives(everyone, plan, keys)), dict(primitives(fewer, plan, keys)), plan)[0]
-        for fewer in others.values()
-    )
-    assert worst * PICO > loss.amount
+    assert worst_move(lying, neighbours, loss) * PICO > loss.amount
+
+
+def test_the_check_catches_filters_that_only_look_disjoint(neighbours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: literals named by how they are written."""
+    monkeypatch.setattr("service.sql.measures.member", text)
+    loss, bounds = LOSSES["epsilon"]
+    assert worst_move(understood(SLY[0], bounds), neighbours, loss) * PICO > loss.amount
