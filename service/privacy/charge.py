@@ -4,7 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from service.core.amounts import ATTO, PICO, Terms, show_pico
-from service.core.errors import LossOutOfRange
+from service.core.errors import BoundsMissing, LossOutOfRange
 from service.core.events import Event, GaussianEvent, GaussianSelectionEvent, PureEvent
 from service.core.plan import Aggregate, Loss, Plan, Query
 from service.privacy.accounting import share, total
@@ -13,6 +13,8 @@ from service.privacy.parts import Law
 from service.privacy.predict import predict
 from service.privacy.priced import Prediction, PricedPlan, PricedQuery
 from service.privacy.words import describe
+
+ROWS_MAX = 2**31
 
 
 def refuse_l2(query: Query) -> None:
@@ -45,12 +47,29 @@ def all_demands(query: Query, law: Law, loss: Loss) -> list[tuple[int, Demand]]:
     return demands
 
 
+def check_bounds(plan: Plan) -> None:
+    """Bounds that bound something: nothing below one row, one group, one step."""
+    bounds = plan.bounds
+    for name, value in (("rows_per_unit", bounds.rows_per_unit), ("groups_per_unit", bounds.groups_per_unit)):
+        if not 1 <= value <= ROWS_MAX:
+            raise BoundsMissing(f"{name} must be between 1 and {ROWS_MAX}", {"field": name})
+    for name, cap in bounds.unit_sum.items():
+        if cap is not None and cap <= 0:
+            label = next((measure.label for measure in plan.measures if measure.name == name), name)
+            raise BoundsMissing(f"the cap of a unit's sum of {label} must be above zero", {"field": "unit_sum"})
+    for measure in plan.measures:
+        if measure.low > measure.high:
+            raise BoundsMissing(f"the lower bound of {measure.label} is above the upper one", {"field": "columns"})
+
+
 def price_at(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> PricedQuery:
     """The price with a known total: pico of epsilon under Laplace, of rho under Gaussian noise."""
     if amount <= 0:
         raise LossOutOfRange(f"{loss.kind} must be above zero", {"field": loss.kind})
     if law == "laplace":
         refuse_l2(query)
+    for plan in query.cores:
+        check_bounds(plan)
     if not terms.delta_selection and not all(plan.keys_declared for plan in query.cores):
         raise LossOutOfRange(
             "this dataset's budget has no delta for selecting group keys",

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from service.core.amounts import ATTO, PICO, Terms
-from service.core.errors import LossOutOfRange
+from service.core.errors import BoundsMissing, LossOutOfRange
 from service.core.events import PureEvent
 from service.core.plan import Accuracy, Bounds, Key, KeysNeed, Loss, Plan, Query
 from service.core.schema import VARCHAR
@@ -292,6 +292,22 @@ def test_an_average_by_accuracy_needs_expected_rows() -> None:
 def test_what_can_not_be_priced_is_refused_with_a_reason(ask: Callable[[], PricedQuery], words: str) -> None:
     with pytest.raises(LossOutOfRange, match=words):
         ask()
+
+
+@pytest.mark.parametrize(
+    ("core", "words"),
+    [
+        (plan(aggregate("count", None), bounds=Bounds(0, 1)), "rows_per_unit"),
+        (plan(aggregate("count", None), bounds=Bounds(2**31 + 1, 1)), "rows_per_unit"),
+        (plan(aggregate("count", None), bounds=Bounds(1, -1)), "groups_per_unit"),
+        (plan(aggregate("sum", "m0"), measures=(measure(),), bounds=Bounds(1, 1, unit_sum={"m0": Fraction(0)})), "cap"),
+        (plan(aggregate("sum", "m0"), measures=(measure(low=3, high=2),)), "lower bound"),
+    ],
+)  # fmt: skip
+def test_bounds_that_bound_nothing_are_refused(core: Plan, words: str) -> None:
+    for kind in ("epsilon", "rho"):
+        with pytest.raises(BoundsMissing, match=words):
+            at(core, kind=kind)
 
 
 def test_clip_l2_is_priced_by_its_l2_bound_under_rho() -> None:
