@@ -33,14 +33,15 @@ from service.core.plan import (
 from service.core.schema import BIGINT, DOUBLE, VARCHAR
 from service.privacy.accounting import open_terms
 from service.privacy.derive import derive
-from service.privacy.mechanisms.quantile import Histograms
-from service.privacy.mechanisms.selection import choose_rule
+from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
+from service.privacy.mechanisms.quantile import Histograms, ModeDraw, Quantile, RankDraw
+from service.privacy.mechanisms.selection import choose_rule, decide, truncated_rule
 from service.privacy.price import price
 from service.privacy.priced import PricedPlan
 from service.privacy.release import release_values
 from service.privacy.sampling import SecureNoise
 
-GROUPS = 10_000 if os.environ.get("HALFTONE_BENCH_QUICK") == "1" else 60_000
+GROUPS = 30_000 if os.environ.get("HALFTONE_BENCH_QUICK") == "1" else 60_000
 TERMS = open_terms(10 * PICO, ATTO // 10**6, keys_declared=True)
 LOW, HIGH, ROWS_PER_UNIT = 0, 100, 2
 VALUES = np.concatenate([np.full(300, 20), np.full(500, 45), np.full(200, 90)])
@@ -139,6 +140,62 @@ def against_formulas() -> list[tuple[str, str]]:
     return rows
 
 
+def capped() -> list[tuple[str, str]]:
+    cap, rows = 150, []
+    for law, deviation in (("laplace", math.sqrt(2) * cap), ("gaussian", 2.0 * cap)):
+        seen = errors(plan("sum", cap=cap), law, PICO if law == "laplace" else PICO // 8)["sum"]
+        rows.append((f"MSE over formula: sum with a cap per unit, {law}", f"{(seen / deviation) ** 2:.3f}"))
+    return rows
+
+
+def draws() -> list[tuple[str, str]]:
+    """Chosen values against the law of the exponential mechanism, worked out over 64 bins and 5 candidates."""
+    counts = np.round(40 * np.exp(-(((np.arange(64) - 25) / 9.0) ** 2))).astype(np.int64) + 1
+    below = np.cumsum(counts) - counts
+    wanted = counts.sum() / 2
+    cost = np.maximum(0, np.maximum(below - wanted, wanted - below - counts))
+    epsilon = Fraction(1, 5)
+    law = np.exp(-float(epsilon) * cost)  # 2·sensitivity = 1 row for p = 1/2
+    law /= law.sum()
+    truth = int(np.searchsorted(np.cumsum(counts), wanted))
+    exact = Histograms(
+        GROUPS, 64, np.repeat(np.arange(GROUPS), 64), np.tile(np.arange(64), GROUPS), np.tile(counts * ONE, GROUPS)
+    )
+    seen = RankDraw(Quantile(Fraction(1, 2)), 1, epsilon).release(exact, SecureNoise())
+    ratio = np.mean((seen - truth) ** 2) / np.sum(law * (np.arange(64) - truth) ** 2)
+    votes = np.array([10, 14, 12, 3, 15])
+    chances = np.exp(float(epsilon) * votes)
+    ballots = Histograms(
+        GROUPS, 5, np.repeat(np.arange(GROUPS), 5), np.tile(np.arange(5), GROUPS), np.tile(votes * ONE, GROUPS)
+    )
+    mode = ModeDraw(1, epsilon).release(ballots, SecureNoise())
+    right = np.mean(mode == 4) / (chances[4] / chances.sum())
+    return [
+        ("MSE over its law: median of 64 bins", f"{ratio:.3f}"),
+        ("right answers over their law: mode of 5", f"{right:.3f}"),
+    ]
+
+
+def found_bounds() -> list[tuple[str, str]]:
+    """The worked example of approximate bounds: 0,0,0,0,1,3,7,8,8,8 at epsilon 1 gives [0, 8]."""
+    weights = np.array([5, 0, 1, 4, 0, 0, 0, 0], dtype=np.int64) * ONE
+    finder = ApproximateBounds(1, 4, "laplace", Fraction(1), Fraction(9, 10))
+    runs = 2_000
+    hits = sum(finder.release(weights, SecureNoise()) == (0, 8) for _ in range(runs))
+    threshold = finder.threshold / ONE
+    return [("worked example of found bounds: threshold; runs that give [0, 8]", f"{threshold:.2f}; {hits / runs:.0%}")]
+
+
+def selected() -> list[tuple[str, str]]:
+    """A group of as many people as the threshold passes half the time, up to the noise's own discreteness."""
+    rule = truncated_rule(Bounds(1, 1), Fraction(1), Fraction(1, 10**6))
+    people = round(rule.people_needed)
+    passed = decide(np.full(GROUPS, people), None, rule, SecureNoise()).named.mean()
+    decay = math.exp(-1)
+    law = 0.5 + 0.5 * (1 - decay) / (1 + decay)  # P(Z >= 0); what truncation cuts off is below 1e-6
+    return [(f"groups of {people} people shown, over the law", f"{passed / law:.3f}")]
+
+
 def textbook(function: str, budgets: int) -> npt.NDArray[np.float64]:
     """A count, a sum (and a sum of squares) with an equal part of epsilon 1 each, then the ratio."""
     noise, share = SecureNoise(), Fraction(1, budgets)
@@ -228,4 +285,5 @@ def thresholds() -> list[tuple[str, str]]:
 
 
 def rows() -> list[tuple[str, str]]:
-    return [*against_formulas(), *against_textbook(), *medians(), *thresholds()]
+    measured = [*against_formulas(), *capped(), *draws(), *selected(), *found_bounds()]
+    return [*measured, *against_textbook(), *medians(), *thresholds()]
