@@ -19,7 +19,7 @@ TWO = A({"this", "expression"})
 MANY = A({"this", "expressions"})
 
 # What an analyst may write, with the arguments that may be filled.
-QUERY: dict[type[exp.Expression], frozenset[str]] = {
+QUERY: dict[type[exp.Expr], frozenset[str]] = {
     exp.Select: A({"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset",
                    "distinct", "with_", "qualify", "windows"}),
     exp.Union: A({"this", "expression", "distinct", "order", "limit", "offset", "with_"}),
@@ -45,7 +45,7 @@ QUERY: dict[type[exp.Expression], frozenset[str]] = {
     exp.Identifier: A({"this", "quoted"}),
 }  # fmt: skip
 
-SCALAR: dict[type[exp.Expression], frozenset[str]] = {
+SCALAR: dict[type[exp.Expr], frozenset[str]] = {
     exp.Literal: A({"this", "is_string"}),
     exp.Null: A(),
     exp.Boolean: ONE,
@@ -70,7 +70,7 @@ SCALAR: dict[type[exp.Expression], frozenset[str]] = {
     exp.DataTypeParam: ONE,
     exp.Interval: A({"this", "unit"}),
     exp.Var: ONE,
-    exp.Abs: ONE, exp.Sign: ONE, exp.Floor: ONE, exp.Ceil: ONE, exp.Trunc: ONE, exp.Sqrt: ONE, exp.Ln: ONE, exp.Exp: ONE,
+    **dict.fromkeys((exp.Abs, exp.Sign, exp.Floor, exp.Ceil, exp.Trunc, exp.Sqrt, exp.Ln, exp.Exp), ONE),
     exp.Round: A({"this", "decimals"}),
     exp.Log: TWO,
     exp.Pow: TWO,
@@ -97,7 +97,7 @@ SCALAR: dict[type[exp.Expression], frozenset[str]] = {
     exp.Anonymous: MANY,  # only the names that service/sql/dates.py knows
 }  # fmt: skip
 
-AGGREGATE: dict[type[exp.Expression], frozenset[str]] = {
+AGGREGATE: dict[type[exp.Expr], frozenset[str]] = {
     exp.Count: A({"this", "big_int"}),
     exp.CountIf: ONE,
     exp.Sum: ONE, exp.Avg: ONE, exp.Min: ONE, exp.Max: ONE, exp.Median: ONE, exp.Mode: ONE,
@@ -111,7 +111,7 @@ AGGREGATE: dict[type[exp.Expression], frozenset[str]] = {
 }  # fmt: skip
 
 # Over released groups only: they never meet a private row.
-WINDOW: dict[type[exp.Expression], frozenset[str]] = {
+WINDOW: dict[type[exp.Expr], frozenset[str]] = {
     exp.Window: A({"this", "partition_by", "order", "spec", "over", "alias"}),
     exp.WindowSpec: A({"kind", "start", "start_side", "end", "end_side"}),
     exp.RowNumber: A(), exp.Rank: A(), exp.DenseRank: A(), exp.PercentRank: A(), exp.CumeDist: A(),
@@ -188,7 +188,7 @@ def check(tree: exp.Expression) -> None:
                 raise _refuse_argument(node, key, value)
 
 
-def unlisted(tree: exp.Expression, listed: dict[type[exp.Expression], frozenset[str]]) -> list[str]:
+def unlisted(tree: exp.Expression, listed: dict[type[exp.Expr], frozenset[str]]) -> list[str]:
     """Nodes and arguments of an emitted tree that are not on its list (ROWS or OUTER): must be empty."""
     found = []
     for node in tree.walk():
@@ -208,13 +208,13 @@ def _filled(value: object) -> bool:
     return value is not None and value is not False and value != [] and value != ""
 
 
-def _name(node: exp.Expression) -> str:
+def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return str(node.this)[:60]
     return type(node).key.upper() if not isinstance(node, exp.Command) else str(node.this)[:60].upper()
 
 
-def _refuse_node(node: exp.Expression) -> ConstructRefused:
+def _refuse_node(node: exp.Expr) -> ConstructRefused:
     name = _name(node)
     remedy = REMEDIES.get(type(node).__name__, GENERAL)
     if name.lower() in NOW:
@@ -236,8 +236,8 @@ ARGUMENTS = {
 }
 
 
-def _refuse_argument(node: exp.Expression, key: str, value: object) -> ConstructRefused:
-    where = value if isinstance(value, exp.Expression) else node
+def _refuse_argument(node: exp.Expr, key: str, value: object) -> ConstructRefused:
+    where = value if isinstance(value, exp.Expr) else node
     label = f"{_name(node)} … {key.strip('_').replace('_', ' ').upper()}"
     return refused(
         f"{label} is not on the list of supported SQL", where, construct=label, remedy=ARGUMENTS.get(key, GENERAL)

@@ -183,7 +183,7 @@ def relate(items: list[Item], scope: RowScope, where: exp.Expression | None, con
 
 def _conditions(parts: list[exp.Expression], compiler: Compiler) -> tuple[list[exp.Expression], list[Equality]]:
     trees, links = [], []
-    for part in [*parts, *(shared for part in parts for shared in _shared(part))]:
+    for part in [*parts, *(shared for whole in parts for shared in _shared(whole))]:
         value = compiler.boolean(part)
         if isinstance(value.tree, exp.And):
             trees += conjuncts(value.tree)

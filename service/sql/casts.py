@@ -14,8 +14,8 @@ from service.sql.ranges import half_away
 from service.sql.refusals import refused
 from service.sql.values import NULL, Code, Value, derived
 
-D = exp.DataType.Type
-KINDS: dict[D, SqlType] = {
+D = exp.DType
+KINDS: dict[exp.DType, SqlType] = {
     **dict.fromkeys((D.TINYINT, D.SMALLINT, D.INT, D.BIGINT, D.UTINYINT, D.USMALLINT, D.UINT), BIGINT),
     **dict.fromkeys((D.FLOAT, D.DOUBLE), DOUBLE),
     **dict.fromkeys((D.VARCHAR, D.TEXT, D.CHAR, D.NVARCHAR), VARCHAR),

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from service.core.schema import BIGINT, DATE, DOUBLE, VARCHAR, SqlType
 from service.sql import ranges
-from service.sql.expressions import Compiler, handles, refuse_unknown, sober
+from service.sql.arithmetic import sober
+from service.sql.expressions import Compiler, handles, refuse_unknown
 from service.sql.functions import shown, text_literal
 from service.sql.refusals import refused
-from service.sql.values import NULL, Value, derived
+from service.sql.values import NULL, Range, Value, derived
 
 PARTS: dict[str, tuple[int, int] | None] = {
     "YEAR": None, "QUARTER": (1, 4), "MONTH": (1, 12), "DAY": (1, 31), "DOW": (0, 6), "HOUR": (0, 23),
@@ -21,10 +22,17 @@ PARTS: dict[str, tuple[int, int] | None] = {
 ALIASES = {"DAYOFWEEK": "DOW", "WEEKDAY": "DOW", "DAYOFMONTH": "DAY", "YEARS": "YEAR", "MONTHS": "MONTH", "DAYS": "DAY"}
 CALENDAR = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE")
 
-shown("dates", "EXTRACT(year | quarter | month | day | dow | hour | minute | second | epoch FROM d)", "DATE_PART('part', d)",
-      "YEAR(d), QUARTER(d), MONTH(d), DAY(d), DAYOFWEEK(d), HOUR(d), MINUTE(d), SECOND(d)",
-      "DATE_TRUNC('year' | 'quarter' | 'month' | 'week' | 'day' | 'hour' | 'minute', d)",
-      "DATE_DIFF('unit', a, b)", "d ± INTERVAL literal", "date - date", "STRFTIME(d, literal)")  # fmt: skip
+shown(
+    "dates",
+    "EXTRACT(year | quarter | month | day | dow | hour | minute | second | epoch FROM d)",
+    "DATE_PART('part', d)",
+    "YEAR(d), QUARTER(d), MONTH(d), DAY(d), DAYOFWEEK(d), HOUR(d), MINUTE(d), SECOND(d)",
+    "DATE_TRUNC('year' | 'quarter' | 'month' | 'week' | 'day' | 'hour' | 'minute', d)",
+    "DATE_DIFF('unit', a, b)",
+    "d ± INTERVAL literal",
+    "date - date",
+    "STRFTIME(d, literal)",
+)
 
 
 def part(name: str, moment: exp.Expression, node: exp.Expression, c: Compiler) -> Value:
@@ -50,7 +58,7 @@ def part(name: str, moment: exp.Expression, node: exp.Expression, c: Compiler) -
     return replace(found, range=(Fraction(low), Fraction(high)), domain=domain, lacking=frozenset())
 
 
-def _years(value: Value) -> ranges.Range:
+def _years(value: Value) -> Range:
     """Years of the declared range, or any that a calendar holds."""
     if value.code is None:
         return Fraction(0), Fraction(9999)

@@ -10,13 +10,14 @@ from service.core.errors import BoundsMissing, ConstructRefused
 from service.core.plan import Outer, Query
 from service.core.request import Ask
 from service.core.schema import Schema
-from service.sql import casts, dates, functions  # noqa: F401  (their functions register themselves)
+from service.sql import arithmetic, casts, dates, functions, texts  # noqa: F401  (their entries register themselves)
 from service.sql.allow import OUTER, ROWS, check, unlisted
 from service.sql.outer import as_output
 from service.sql.parse import parse
 from service.sql.refusals import refused
 from service.sql.relations import Context
-from service.sql.split import Public, Released, Splitter
+from service.sql.results import Public, Released
+from service.sql.split import Splitter
 
 
 def understand(ask: Ask, schema: Schema) -> Query:

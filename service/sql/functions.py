@@ -10,15 +10,14 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from service.core.schema import BIGINT, BOOLEAN, DOUBLE, VARCHAR
+from service.core.schema import BIGINT, BOOLEAN, DOUBLE
 from service.sql import ranges
+from service.sql.arithmetic import literal_zero
 from service.sql.canon import binary, cast, number, when, wrapped
 from service.sql.compare import as_double, comparable
-from service.sql.expressions import Compiler, choose, handles, literal_zero
+from service.sql.expressions import Compiler, choose, handles
 from service.sql.refusals import refused
-from service.sql.values import Range, Value, derived
-
-LONGEST = 1 << 20  # characters; a longer text counts as this long where its length is summed
+from service.sql.values import Code, Range, Value, derived
 
 SHOWN: dict[str, list[str]] = {"numbers": [], "text": [], "dates": []}
 
@@ -51,10 +50,25 @@ def text_literal(node: exp.Expression | None, c: Compiler, *, longest: int = 200
     return found
 
 
-# --- Numbers ---------------------------------------------------------------------------------------
-
-shown("numbers", "ABS(x)", "SIGN(x)", "FLOOR(x)", "CEIL(x)", "TRUNC(x)", "ROUND(x)", "ROUND(x, literal)", "SQRT(x)",
-      "LN(x)", "LOG10(x)", "LOG2(x)", "EXP(x)", "POW(x, literal)", "GREATEST(a, b, …)", "LEAST(a, b, …)", "ISNAN(x)")  # fmt: skip
+shown(
+    "numbers",
+    "ABS(x)",
+    "SIGN(x)",
+    "FLOOR(x)",
+    "CEIL(x)",
+    "TRUNC(x)",
+    "ROUND(x)",
+    "ROUND(x, literal)",
+    "SQRT(x)",
+    "LN(x)",
+    "LOG10(x)",
+    "LOG2(x)",
+    "EXP(x)",
+    "POW(x, literal)",
+    "GREATEST(a, b, …)",
+    "LEAST(a, b, …)",
+    "ISNAN(x)",
+)
 
 
 def _monotone(known: Range | None, f: Callable[[float], float]) -> Range | None:
@@ -85,7 +99,7 @@ def _abs(node: exp.Expression, c: Compiler) -> Value:
     code = value.code
     if code is not None:
         least = 0 if code.low <= 0 <= code.high else min(abs(code.low), abs(code.high))
-        code = ranges.Code(exp.Abs(this=cast(code.tree, "BIGINT")), code.step, least, code.magnitude)
+        code = Code(exp.Abs(this=cast(code.tree, "BIGINT")), code.step, least, code.magnitude)
     return replace(found, range=known, code=code)
 
 
@@ -169,7 +183,7 @@ def _pow(node: exp.Expression, c: Compiler) -> Value:
     value = c.numeric(node.this)
     power = c.value(node.expression)
     by = power.constant[0] if power.constant is not None else None
-    if not isinstance(by, int | Fraction) or isinstance(by, bool) or abs(by) > 16:
+    if not isinstance(by, int | Fraction) or isinstance(by, bool) or abs(Fraction(by)) > 16:
         raise refused("POW takes a literal exponent up to 16", node, construct="POW", remedy="write POW(x, 2)")
     tree = exp.Pow(this=as_double(value).tree, expression=as_double(power).tree)
     found = derived(tree, DOUBLE, value)
@@ -180,7 +194,7 @@ def _pow(node: exp.Expression, c: Compiler) -> Value:
         known = ranges.multiply(value.range, value.range)
         known = None if known is None else (max(known[0], Fraction(0)), known[1])
         return replace(found, code=square, range=known)
-    if by > 0 and value.range is not None and value.range[0] >= 0:
+    if Fraction(by) > 0 and value.range is not None and value.range[0] >= 0:
         return replace(found, range=_monotone(value.range, lambda x: x ** float(by)))
     return found
 
@@ -231,115 +245,3 @@ def _extreme_range(a: Value, b: Value, *, greatest: bool) -> Range | None:
 def _isnan(node: exp.Expression, c: Compiler) -> Value:
     value = c.numeric(node.this)
     return replace(derived(exp.IsNan(this=as_double(value).tree), BOOLEAN, value), domain=(False, True))
-
-
-# --- Text ------------------------------------------------------------------------------------------
-
-shown("text", "LOWER(t)", "UPPER(t)", "TRIM(t)", "LTRIM(t)", "RTRIM(t)", "LENGTH(t)", "SUBSTRING(t, literal, literal)",
-      "LEFT(t, literal)", "RIGHT(t, literal)", "REPLACE(t, literal, literal)", "CONCAT(a, b, …), a || b",
-      "STARTS_WITH(t, literal)", "ENDS_WITH(t, literal)", "CONTAINS(t, literal)", "STRPOS(t, literal)",
-      "SPLIT_PART(t, literal, literal)", "t LIKE literal", "t ILIKE literal")  # fmt: skip
-
-
-@handles(exp.Lower, exp.Upper)
-def _letter_case(node: exp.Expression, c: Compiler) -> Value:
-    value = c.typed(node.this, "VARCHAR")
-    found = derived(type(node)(this=value.tree), VARCHAR, value)
-    domain = value.domain
-    if domain is not None and all(part is None or (isinstance(part, str) and part.isascii()) for part in domain):
-        turn = str.lower if isinstance(node, exp.Lower) else str.upper
-        domain = tuple(dict.fromkeys(turn(part) if isinstance(part, str) else part for part in domain))
-        return replace(found, domain=domain)
-    return found
-
-
-@handles(exp.Trim)
-def _trim(node: exp.Expression, c: Compiler) -> Value:
-    value = c.typed(node.this, "VARCHAR")
-    position = node.args.get("position")
-    arguments = {"position": str(position)} if position in ("LEADING", "TRAILING") else {}
-    return derived(exp.Trim(this=value.tree, **arguments), VARCHAR, value)
-
-
-@handles(exp.Length)
-def _length(node: exp.Expression, c: Compiler) -> Value:
-    value = c.typed(node.this, "VARCHAR")
-    found = derived(exp.Length(this=value.tree), BIGINT, value)
-    return replace(found, range=(Fraction(0), Fraction(LONGEST)))
-
-
-@handles(exp.Substring)
-def _substring(node: exp.Expression, c: Compiler) -> Value:
-    value = c.typed(node.this, "VARCHAR")
-    start = whole(node.args.get("start"), c, low=1, high=10_000)
-    length = whole(node.args["length"], c, low=0, high=10_000) if node.args.get("length") is not None else 10_000
-    return derived(exp.Substring(this=value.tree, start=number(start), length=number(length)), VARCHAR, value)
-
-
-@handles(exp.Left, exp.Right)
-def _side(node: exp.Expression, c: Compiler) -> Value:
-    value = c.typed(node.this, "VARCHAR")
-    length = whole(node.expression, c, low=0, high=10_000)
-    return derived(type(node)(this=value.tree, expression=number(length)), VARCHAR, value)
-
-
-@handles(exp.Replace)
-def _replace(node: exp.Expression, c: Compiler) -> Value:
-    value = c.typed(node.this, "VARCHAR")
-    old, new = text_literal(node.expression, c), text_literal(node.args.get("replacement"), c)
-    if not old or len(new) > len(old):
-        raise refused(
-            "REPLACE must not lengthen the text",
-            node,
-            construct="REPLACE",
-            remedy="replace by at most as many characters",
-        )
-    strings = (exp.Literal(this=part, is_string=True) for part in (old, new))
-    return derived(exp.Replace(this=value.tree, expression=next(strings), replacement=next(strings)), VARCHAR, value)
-
-
-@handles(exp.DPipe, exp.Concat)
-def _concat(node: exp.Expression, c: Compiler) -> Value:
-    """Both are emitted as ||. CONCAT skips NULL in DuckDB, so its parts become '' first."""
-    parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
-    values = [c.typed(part, "VARCHAR") for part in parts]
-    if len(values) > 8:
-        raise refused("at most 8 texts can be joined", node, construct="CONCAT", remedy="join fewer texts")
-    trees = [value.tree for value in values]
-    if isinstance(node, exp.Concat):
-        trees = [exp.Coalesce(this=tree, expressions=[exp.Literal(this="", is_string=True)]) for tree in trees]
-    tree = trees[0]
-    for part in trees[1:]:
-        tree = exp.DPipe(this=tree, expression=wrapped(part))
-    return derived(tree, VARCHAR, *values)
-
-
-@handles(exp.StartsWith, exp.EndsWith, exp.Contains)
-def _affix(node: exp.Expression, c: Compiler) -> Value:
-    value, part = c.typed(node.this, "VARCHAR"), text_literal(node.expression, c)
-    tree = type(node)(this=value.tree, expression=exp.Literal(this=part, is_string=True))
-    return replace(derived(tree, BOOLEAN, value), domain=(False, True))
-
-
-@handles(exp.StrPosition)
-def _position(node: exp.Expression, c: Compiler) -> Value:
-    value, part = c.typed(node.this, "VARCHAR"), text_literal(node.args.get("substr"), c)
-    found = derived(exp.StrPosition(this=value.tree, substr=exp.Literal(this=part, is_string=True)), BIGINT, value)
-    return replace(found, range=(Fraction(0), Fraction(LONGEST)))
-
-
-@handles(exp.SplitPart)
-def _split(node: exp.Expression, c: Compiler) -> Value:
-    value, part = c.typed(node.this, "VARCHAR"), text_literal(node.args.get("delimiter"), c)
-    index = whole(node.args.get("part_index"), c, low=1, high=1_000)
-    tree = exp.SplitPart(this=value.tree, delimiter=exp.Literal(this=part, is_string=True), part_index=number(index))
-    return derived(tree, VARCHAR, value)
-
-
-@handles(exp.Like, exp.ILike)
-def _like(node: exp.Expression, c: Compiler) -> Value:
-    value, pattern = c.typed(node.this, "VARCHAR"), text_literal(node.expression, c)
-    tree: exp.Expression = type(node)(this=wrapped(value.tree), expression=exp.Literal(this=pattern, is_string=True))
-    if node.args.get("negate"):
-        tree = exp.Not(this=wrapped(tree))
-    return replace(derived(tree, BOOLEAN, value), domain=(False, True))

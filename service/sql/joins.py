@@ -115,7 +115,7 @@ def not_on_unit(node: exp.Expression) -> ConstructRefused:
         "private tables are joined on something other than the unit",
         node,
         construct="JOIN",
-        remedy="add an equality of the two unit columns (or of the declared foreign key to the unit) to the join condition",
+        remedy="add an equality of the two unit columns, or of the declared foreign key to the unit, to the condition",
     )
 
 
@@ -147,7 +147,7 @@ def _grow(state: Relation, waiting: list[Relation], equalities: list[Equality]) 
 
 
 def _fit(state: Relation, part: Relation, equalities: list[Equality]) -> int:
-    """0: unique on both sides. 1: each row of state meets at most one of part. 2: the other way round. 3, 4: neither."""
+    """0: unique on both sides. 1: a row of state meets at most one of part. 2: the other way round. 3, 4: neither."""
     links = [found for equality in equalities if (found := equality.between(state.aliases, part.aliases)) is not None]
     right = any(_unique(part, b) for _, b in links)
     left = any(_unique(state, a) for a, _ in links)

@@ -29,7 +29,8 @@ def literal(node: exp.Literal) -> Value:
     try:
         value = Decimal(digits)
     except InvalidOperation:
-        raise refused("this number can not be read", node, construct="number", remedy="write plain decimal digits")
+        remedy = "write plain decimal digits"
+        raise refused("this number can not be read", node, construct="number", remedy=remedy) from None
     if not value.is_finite() or abs(value.adjusted()) > 60 or len(digits) > 80:
         raise refused("this number is too large or too fine", node, construct="number", remedy="use at most 38 digits")
     exact = Fraction(value)
@@ -57,7 +58,7 @@ def parse_date(written: str, node: exp.Expression) -> date:
     except ValueError:
         raise refused(
             f"{written[:40]!r} is not a date", node, construct="date literal", remedy="write DATE 'YYYY-MM-DD'"
-        )
+        ) from None
 
 
 def parse_timestamp(written: str, node: exp.Expression) -> datetime:
@@ -68,7 +69,9 @@ def parse_timestamp(written: str, node: exp.Expression) -> datetime:
         return moment
     except ValueError:
         remedy = "write TIMESTAMP 'YYYY-MM-DD HH:MM:SS', without a time zone"
-        raise refused(f"{written[:40]!r} is not a timestamp", node, construct="timestamp literal", remedy=remedy)
+        raise refused(
+            f"{written[:40]!r} is not a timestamp", node, construct="timestamp literal", remedy=remedy
+        ) from None
 
 
 def convert(value: Value, kind: SqlType, node: exp.Expression) -> Value | None:
@@ -86,7 +89,7 @@ def convert(value: Value, kind: SqlType, node: exp.Expression) -> Value | None:
     if isinstance(raw, int | Fraction) and not isinstance(raw, bool):
         if kind == DOUBLE:
             return constant(Fraction(float(raw)), DOUBLE)
-        if kind == BIGINT and Fraction(raw).denominator == 1 and abs(raw) < 1 << 63:
+        if kind == BIGINT and Fraction(raw).denominator == 1 and abs(Fraction(raw)) < 1 << 63:
             return constant(int(raw), BIGINT)
     return None
 
@@ -145,7 +148,7 @@ def shift(moment: date | datetime, amount: int, unit: str, node: exp.Expression)
     except (ValueError, OverflowError):
         raise refused(
             "this date is out of range", node, construct="date arithmetic", remedy="stay between year 1 and 9999"
-        )
+        ) from None
     return constant(moment, TIMESTAMP if isinstance(moment, datetime) else DATE)
 
 

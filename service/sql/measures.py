@@ -89,7 +89,7 @@ class Collector:
                 "MODE needs a column with a declared domain",
                 argument.node,
                 construct="MODE",
-                remedy="GROUP BY it with COUNT(*), ORDER BY the count DESC LIMIT 1, or have an admin declare its domain",
+                remedy="GROUP BY it with COUNT(*), ORDER BY it DESC LIMIT 1, or have an admin declare its domain",
             )
         if function == "mode" and value.reads_unit:
             raise show_unit(argument.node)
@@ -231,7 +231,7 @@ def _built(label: str, argument: Argument, code: Code) -> Measure:
 
 
 def family(argument: Argument) -> tuple[str, str] | None:
-    """(what, which literal) of FILTER (WHERE what = literal) or CASE WHEN what = literal: disjoint for other literals."""
+    """(what, literal) of FILTER (WHERE what = literal) or CASE WHEN what = literal: other literals are disjoint."""
     tests = conjuncts(argument.condition.tree) if argument.condition is not None else []
     tree = argument.value.code.tree if argument.value is not None and argument.value.code is not None else None
     if isinstance(tree, exp.Case) and tree.args.get("default") is None and len(tree.args["ifs"]) == 1:

@@ -17,7 +17,7 @@ from service.core.schema import SqlType
 from service.sql.allow import AGGREGATE, SCALAR, WINDOW
 from service.sql.casts import target
 from service.sql.dates import ALIASES, PARTS
-from service.sql.literals import literal
+from service.sql.literals import interval, literal
 from service.sql.refusals import refused
 
 Used = tuple[tuple[int, str], ...]
@@ -92,6 +92,11 @@ class Translator:
             return exp.TryCast(this=self.tree(node.this), to=exp.DataType.build(str(kind), dialect="duckdb"))
         if isinstance(node, exp.Anonymous):
             return self._part(node)
+        if isinstance(node, exp.Interval):
+            amount, unit = interval(node)
+            return exp.Interval(this=exp.Literal(this=str(amount), is_string=True), unit=exp.Var(this=unit))
+        if isinstance(node, exp.Is) and not isinstance(node.expression, exp.Null | exp.Boolean):
+            raise refused("IS takes NULL, TRUE or FALSE", node, construct="IS", remedy="write IS NULL or IS NOT NULL")
         if type(node) in AGGREGATE or isinstance(node, exp.Window):
             self.row_wise = False
         self._check(node)
@@ -130,6 +135,8 @@ class Translator:
 
     def _word(self, node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Star):
+            if not isinstance(node.parent, exp.Count):
+                raise refused("* can not stand here", node, construct="*", remedy="name the columns, or write COUNT(*)")
             return exp.Star()
         word = str(node.this).upper()
         if not word.replace("_", "").isalpha() or len(word) > 20:

@@ -94,7 +94,7 @@ def declared_domain(value: Value, relation: Relation) -> tuple[Scalar, ...] | No
         if listed is None:
             continue
         if domain is None:
-            domain = tuple(sorted(dict.fromkeys(listed), key=lambda item: (type(item).__name__, item)))  # type: ignore[arg-type, return-value]
+            domain = tuple(sorted(dict.fromkeys(listed), key=lambda item: (type(item).__name__, item)))
         else:
             domain = tuple(item for item in domain if item in listed)
     return domain
@@ -196,4 +196,5 @@ def _digest(
 
 def column_type(plan: Plan, label: str) -> Aggregate | Key:
     """The key or aggregate behind a released column."""
-    return next(item for item in (*plan.keys, *plan.aggregates) if item.name == label)
+    known: list[Aggregate | Key] = [*plan.keys, *plan.aggregates]
+    return next(item for item in known if item.name == label)

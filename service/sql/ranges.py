@@ -161,7 +161,7 @@ def clamp_code(code: Code, low: int, high: int) -> Code:
     low, high = min(low, high), max(low, high)
     if code.low >= low and code.high <= high:
         return code
-    tests = []
+    tests: list[tuple[exp.Expression, exp.Expression]] = []
     if code.low < low:
         tests.append((exp.LT(this=_parened(code.tree.copy()), expression=number(low)), number(low)))
     if code.high > high:

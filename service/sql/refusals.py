@@ -8,7 +8,7 @@ from sqlglot import exp
 from service.core.errors import BoundsMissing, ConstructRefused
 
 
-def place(node: exp.Expression | None) -> dict[str, str | int]:
+def place(node: exp.Expr | None) -> dict[str, str | int]:
     """Line and column (both from 1) of the first token below `node` that the tokenizer marked."""
     if node is None:
         return {}
@@ -23,16 +23,17 @@ def place(node: exp.Expression | None) -> dict[str, str | int]:
     return {"line": best["line"], "column": max(1, best["col"] - (best["end"] - best["start"]))}
 
 
-def refused(detail: str, node: exp.Expression | None, *, construct: str, remedy: str) -> ConstructRefused:
+def refused(detail: str, node: exp.Expr | None, *, construct: str, remedy: str) -> ConstructRefused:
     return ConstructRefused(detail, {"construct": construct, "remedy": remedy, **place(node)})
 
 
-def missing_bounds(columns: frozenset[str], node: exp.Expression | None, *, construct: str) -> BoundsMissing:
+def missing_bounds(columns: frozenset[str], node: exp.Expr | None, *, construct: str) -> BoundsMissing:
     """No finite range: name the columns that lack one, and the request field that gives it."""
     names = ", ".join(sorted(columns)) or "this expression"
     if columns:
         example = sorted(columns)[0]
-        remedy = f'give bounds in the request: "bounds": {{"columns": {{"{example}": [low, high]}}}}, or have an admin declare them'
+        field = f'"bounds": {{"columns": {{"{example}": [low, high]}}}}'
+        remedy = f"give bounds in the request: {field}, or have an admin declare them"
     else:
         remedy = "clamp it in the query: LEAST(GREATEST(x, low), high) with literal bounds"
     return BoundsMissing(

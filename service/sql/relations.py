@@ -12,7 +12,7 @@ from sqlglot import exp
 from service.core.errors import BoundsMissing
 from service.core.plan import RowBound
 from service.core.request import Ask
-from service.core.schema import UNIT_COLUMN, Column, Schema, Table, UnitColumn, code_name
+from service.core.schema import UNIT_COLUMN, Column, Schema, Table, UnitColumn, UnitVia, code_name
 from service.sql.canon import aliased, all_of, name, subquery, table, text
 from service.sql.ranges import clamp_code, half_away
 from service.sql.values import UNIT, Code, Range, Value
@@ -110,8 +110,8 @@ def _rows(found: Table, keys: set[str]) -> RowBound | None:
 
 def _targets(found: Table, schema: Schema) -> set[str]:
     """Columns that a declared foreign key points at: verified unique on every version."""
-    vias = [other.unit for other in schema.tables.values() if other.unit is not None]
-    return {via.key for via in vias if not isinstance(via, UnitColumn) and via.table == found.name}
+    units = (other.unit for other in schema.tables.values())
+    return {unit.key for unit in units if isinstance(unit, UnitVia) and unit.table == found.name}
 
 
 def unit_tokens(found: Table, column: str, schema: Schema) -> frozenset[str]:

@@ -71,6 +71,8 @@ def _expanded(select: exp.Select, items: Items, merged: set[str]) -> list[exp.Ex
                 found.append(exp.column(column, table=label))
         if not seen:
             raise refused("* selects nothing here", node, construct="*", remedy="name the columns")
+    if not found:
+        raise refused("nothing is selected", select, construct="SELECT", remedy="name at least one output")
     if len(found) > OUTPUTS:
         raise refused(f"more than {OUTPUTS} outputs", select, construct="SELECT", remedy="name the columns you need")
     return found

@@ -152,7 +152,7 @@ class UnitScope:
 
 def _as_code(total: exp.Expression, step: Fraction, low: int, high: int) -> Code:
     """A per-unit total as a code: clamped, because one unit may have any number of rows."""
-    tests = [
+    tests: list[tuple[exp.Expression, exp.Expression]] = [
         (exp.LT(this=total.copy(), expression=number(low)), number(low)),
         (exp.GT(this=total.copy(), expression=number(high)), number(high)),
     ]

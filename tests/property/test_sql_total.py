@@ -17,22 +17,70 @@ from tests.fixtures.sql.shop import SCHEMA
 BOUNDS = AskedBounds(columns={"customers.lucky": (Fraction(-(10**18)), Fraction(10**18))})
 
 LEAVES = st.sampled_from(
-    ["age", "lucky", "1", "0.5", "-7", "1e5", "0", "CAST(name AS BIGINT)", "CAST(name AS DOUBLE)", "LENGTH(name)",
-     "CAST(name AS DECIMAL(10, 2))", "YEAR(joined)", "MONTH(joined)", "EXTRACT(epoch FROM joined)", "joined - DATE '2020-01-01'",
-     "DATE_DIFF('month', joined, DATE '2020-01-01')", "CAST(vip AS INT)", "STRPOS(name, 'x')", "DATE_DIFF('day', CAST(name AS DATE), joined)"]
-)  # fmt: skip
+    [
+        "age",
+        "lucky",
+        "1",
+        "0.5",
+        "-7",
+        "1e5",
+        "0",
+        "CAST(name AS BIGINT)",
+        "CAST(name AS DOUBLE)",
+        "LENGTH(name)",
+        "CAST(name AS DECIMAL(10, 2))",
+        "YEAR(joined)",
+        "MONTH(joined)",
+        "EXTRACT(epoch FROM joined)",
+        "joined - DATE '2020-01-01'",
+        "DATE_DIFF('month', joined, DATE '2020-01-01')",
+        "CAST(vip AS INT)",
+        "STRPOS(name, 'x')",
+        "DATE_DIFF('day', CAST(name AS DATE), joined)",
+    ]
+)
 
 
 def combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     one = st.sampled_from(
-        ["-({})", "ABS({})", "SQRT({})", "LN({})", "EXP({})", "ROUND({}, 2)", "ROUND({}, -3)", "FLOOR({})", "CEIL({})", "SIGN({})",
-         "POW({}, 2)", "POW({}, -3)", "LOG10({})", "CAST({} AS BIGINT)", "CAST({} AS DECIMAL(5, 2))", "CAST({} AS DOUBLE)",
-         "({}) // 3", "({}) % 7", "({}) / 7", "COALESCE({}, 3)", "NULLIF({}, 0)", "LEAST({}, 10)", "GREATEST({}, -10, age)"]
-    )  # fmt: skip
+        [
+            "-({})",
+            "ABS({})",
+            "SQRT({})",
+            "LN({})",
+            "EXP({})",
+            "ROUND({}, 2)",
+            "ROUND({}, -3)",
+            "FLOOR({})",
+            "CEIL({})",
+            "SIGN({})",
+            "POW({}, 2)",
+            "POW({}, -3)",
+            "LOG10({})",
+            "CAST({} AS BIGINT)",
+            "CAST({} AS DECIMAL(5, 2))",
+            "CAST({} AS DOUBLE)",
+            "({}) // 3",
+            "({}) % 7",
+            "({}) / 7",
+            "COALESCE({}, 3)",
+            "NULLIF({}, 0)",
+            "LEAST({}, 10)",
+            "GREATEST({}, -10, age)",
+        ]
+    )
     two = st.sampled_from(
-        ["({}) + ({})", "({}) - ({})", "({}) * ({})", "({}) / ({})", "GREATEST({}, {})", "LEAST({}, {})",
-         "CASE WHEN vip THEN {} ELSE {} END", "IF(lucky > 0.5, {}, {})"]
-    )  # fmt: skip
+        [
+            "({}) + ({})",
+            "({}) - ({})",
+            "({}) * ({})",
+            "({}) / ({})",
+            "GREATEST({}, {})",
+            "LEAST({}, {})",
+            "CASE WHEN vip THEN {} ELSE {} END",
+            "IF(lucky > 0.5, {}, {})",
+        ]
+    )
     return st.builds(lambda f, a: f.format(a), one, inner) | st.builds(
         lambda f, a, b: f.format(a, b), two, inner, inner
     )
@@ -77,14 +125,39 @@ def test_a_condition_never_raises(database: duckdb.DuckDBPyConnection, left: str
 
 
 KEYS = [
-    "joined", "DATE_TRUNC('month', joined)", "DATE_TRUNC('week', joined)", "joined + INTERVAL '3' MONTH", "joined - INTERVAL 100 YEAR",
-    "STRFTIME(joined, '%Y-%m')", "CAST(joined AS TIMESTAMP)", "CAST(joined AS VARCHAR)", "CAST(name AS DATE)", "CAST(name AS TIMESTAMP)",
-    "LEFT(name, 3)", "RIGHT(name, 10000)", "SUBSTRING(name, 2, 9999)", "name || name", "CONCAT(name, name)", "REPLACE(name, 'x', 'y')",
-    "SPLIT_PART(name, 'x', 3)", "UPPER(name)", "TRIM(name)", "lucky", "age / 3", "lucky > 0.1", "lucky IN (1, 3.5)",
-    "joined < TIMESTAMP '2020-01-01 01:00:00'", "CAST(lucky AS VARCHAR)", "name LIKE '%a%'", "lucky + 1", "lucky * lucky",
-    "CAST(CAST(lucky AS DOUBLE) AS DECIMAL(38, 10))", "age < 0.00000000000000000000000000000000000001",
-    "lucky > 99999999999999999999999999999999999999", "CAST(name AS BOOLEAN)",
-]  # fmt: skip
+    "joined",
+    "DATE_TRUNC('month', joined)",
+    "DATE_TRUNC('week', joined)",
+    "joined + INTERVAL '3' MONTH",
+    "joined - INTERVAL 100 YEAR",
+    "STRFTIME(joined, '%Y-%m')",
+    "CAST(joined AS TIMESTAMP)",
+    "CAST(joined AS VARCHAR)",
+    "CAST(name AS DATE)",
+    "CAST(name AS TIMESTAMP)",
+    "LEFT(name, 3)",
+    "RIGHT(name, 10000)",
+    "SUBSTRING(name, 2, 9999)",
+    "name || name",
+    "CONCAT(name, name)",
+    "REPLACE(name, 'x', 'y')",
+    "SPLIT_PART(name, 'x', 3)",
+    "UPPER(name)",
+    "TRIM(name)",
+    "lucky",
+    "age / 3",
+    "lucky > 0.1",
+    "lucky IN (1, 3.5)",
+    "joined < TIMESTAMP '2020-01-01 01:00:00'",
+    "CAST(lucky AS VARCHAR)",
+    "name LIKE '%a%'",
+    "lucky + 1",
+    "lucky * lucky",
+    "CAST(CAST(lucky AS DOUBLE) AS DECIMAL(38, 10))",
+    "age < 0.00000000000000000000000000000000000001",
+    "lucky > 99999999999999999999999999999999999999",
+    "CAST(name AS BOOLEAN)",
+]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -93,9 +166,26 @@ def test_a_key_never_raises_and_can_be_fetched(database: duckdb.DuckDBPyConnecti
     database.execute(core_sql(query.cores[0])).fetchall()
 
 
-ORDER_KEYS = ["moment", "DATE_TRUNC('hour', moment)", "moment + INTERVAL 1 YEAR", "CAST(moment AS DATE)", "STRFTIME(moment, '%H')",
-              "moment > placed", "HOUR(moment)", "CAST(moment AS VARCHAR)", "raw", "-raw", "raw * raw", "raw / weight", "CAST(raw AS BIGINT)",
-              "CAST(raw AS DECIMAL(10, 2))", "amount * amount * amount", "store * amount", "amount > store", "amount = raw"]  # fmt: skip
+ORDER_KEYS = [
+    "moment",
+    "DATE_TRUNC('hour', moment)",
+    "moment + INTERVAL 1 YEAR",
+    "CAST(moment AS DATE)",
+    "STRFTIME(moment, '%H')",
+    "moment > placed",
+    "HOUR(moment)",
+    "CAST(moment AS VARCHAR)",
+    "raw",
+    "-raw",
+    "raw * raw",
+    "raw / weight",
+    "CAST(raw AS BIGINT)",
+    "CAST(raw AS DECIMAL(10, 2))",
+    "amount * amount * amount",
+    "store * amount",
+    "amount > store",
+    "amount = raw",
+]
 
 
 @pytest.mark.parametrize("key", ORDER_KEYS)

@@ -1,5 +1,6 @@
 """Limits hold before they can hurt, and syntax errors say where."""
 
+import contextlib
 import time
 
 import pytest
@@ -34,10 +35,8 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_answered_within_a_second_and_nothing_breaks(name: str) -> None:
     start = time.perf_counter()
-    try:
+    with contextlib.suppress(SyntaxRefused, ConstructRefused):
         understand(Ask("shop", BOMBS[name]), SCHEMA)
-    except ServiceError as error:
-        assert error.status in (400, 422)
     assert time.perf_counter() - start < 1
 
 

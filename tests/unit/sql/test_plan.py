@@ -24,10 +24,14 @@ def plan(sql: str, **bounds: object) -> Plan:
 
 
 SAME = [
-    "SELECT status, store, COUNT(*), SUM(amount) FROM orders WHERE amount > 5 AND status IN ('a', 'b') GROUP BY status, store",
-    "select  STORE, \"Status\", sum( o.amount ) as s , count(*) n\nfrom Orders as o where o.status in ('b','a') and (o.amount > 5) group by 2, 1 order by n limit 3",
-    "SELECT s, t, COUNT(*), SUM(x) FROM (SELECT status AS s, store AS t, amount AS x FROM orders WHERE amount > 5) q WHERE s IN ('a','b') GROUP BY s, t HAVING COUNT(*) > 3",
-    "WITH q AS (SELECT * FROM orders) SELECT status, store, COUNT(*) * 2, -SUM(amount) FROM q WHERE 5 < amount AND status IN ('a', 'b') GROUP BY ALL",
+    "SELECT status, store, COUNT(*), SUM(amount) FROM orders"
+    " WHERE amount > 5 AND status IN ('a', 'b') GROUP BY status, store",
+    'select  STORE, "Status", sum( o.amount ) as s , count(*) n\nfrom Orders as o'
+    " where o.status in ('b','a') and (o.amount > 5) group by 2, 1 order by n limit 3",
+    "SELECT s, t, COUNT(*), SUM(x) FROM (SELECT status AS s, store AS t, amount AS x FROM orders WHERE amount > 5) q"
+    " WHERE s IN ('a','b') GROUP BY s, t HAVING COUNT(*) > 3",
+    "WITH q AS (SELECT * FROM orders) SELECT status, store, COUNT(*) * 2, -SUM(amount) FROM q"
+    " WHERE 5 < amount AND status IN ('a', 'b') GROUP BY ALL",
 ]
 
 
@@ -76,8 +80,12 @@ def test_aggregates_of_one_argument_share_a_measure() -> None:
     found = plan("SELECT SUM(amount), AVG(amount), STDDEV(amount), COUNT(amount), COUNT(*), SUM(amount) FROM orders")
     assert len(found.measures) == 1
     assert [(a.function, a.argument) for a in found.aggregates] == [
-        ("avg", "m0"), ("count", None), ("count", "m0"), ("stddev_samp", "m0"), ("sum", "m0"),
-    ]  # fmt: skip
+        ("avg", "m0"),
+        ("count", None),
+        ("count", "m0"),
+        ("stddev_samp", "m0"),
+        ("sum", "m0"),
+    ]
 
 
 def test_arithmetic_over_codes_stays_exact() -> None:
@@ -96,8 +104,11 @@ def test_wide_codes_are_coarsened_to_32_bits_and_squares_to_20() -> None:
 def test_a_sum_and_a_distinct_count_of_one_expression_don_t_mix_up_their_columns() -> None:
     found = plan("SELECT SUM(age), COUNT(DISTINCT age), MODE(country), COUNT(DISTINCT country) FROM customers")
     assert {(a.function, a.argument) for a in found.aggregates} == {
-        ("sum", "m0"), ("count_distinct", "d0"), ("mode", "d1"), ("count_distinct", "d1"),
-    }  # fmt: skip
+        ("sum", "m0"),
+        ("count_distinct", "d0"),
+        ("mode", "d1"),
+        ("count_distinct", "d1"),
+    }
 
 
 def test_disjoint_filters_are_one_family() -> None:
@@ -147,18 +158,27 @@ def test_a_column_of_a_joined_public_table_declares_its_keys() -> None:
         ("SELECT COUNT(*) FROM orders LEFT JOIN customers USING (customer_id)", RowBound(0, ("orders",))),
         ("SELECT COUNT(*) FROM items i JOIN orders o ON i.order_id = o.order_id", RowBound(0, ("items",))),
         ("SELECT COUNT(*) FROM items JOIN products USING (product_id)", RowBound(0, ("items",))),
-        ("SELECT COUNT(*) FROM orders JOIN stores USING (store) JOIN customers USING (customer_id)", RowBound(0, ("orders",))),
+        (
+            "SELECT COUNT(*) FROM orders JOIN stores USING (store) JOIN customers USING (customer_id)",
+            RowBound(0, ("orders",)),
+        ),
         ("SELECT COUNT(*) FROM orders, holidays WHERE placed = on_day", None),
         ("SELECT COUNT(*) FROM orders CROSS JOIN stores", None),
         ("SELECT COUNT(*) FROM orders JOIN visits ON customer_id = visitor", None),
         ("SELECT COUNT(*) FROM orders a JOIN orders b ON a.customer_id = b.customer_id", None),
         ("SELECT COUNT(*) FROM orders a JOIN orders b ON a.order_id = b.order_id", RowBound(0, ("orders",))),
-        ("SELECT COUNT(*) FROM (SELECT * FROM orders UNION ALL SELECT * FROM orders) u", RowBound(0, ("orders", "orders"))),
+        (
+            "SELECT COUNT(*) FROM (SELECT * FROM orders UNION ALL SELECT * FROM orders) u",
+            RowBound(0, ("orders", "orders")),
+        ),
         ("SELECT COUNT(*) FROM (SELECT customer_id FROM orders GROUP BY 1) u", RowBound(1, ())),
         ("SELECT COUNT(*) FROM (SELECT customer_id, status FROM orders GROUP BY 1, 2) u", RowBound(0, ("orders",))),
-        ("SELECT COUNT(*) FROM visits JOIN (SELECT customer_id FROM orders GROUP BY 1) u ON visitor = customer_id", RowBound(0, ("visits",))),
+        (
+            "SELECT COUNT(*) FROM visits JOIN (SELECT customer_id AS i FROM orders GROUP BY 1) u ON visitor = i",
+            RowBound(0, ("visits",)),
+        ),
     ],
-)  # fmt: skip
+)
 def test_rows_per_unit_are_bounded_by_the_shape_of_the_query(sql: str, bound: RowBound | None) -> None:
     assert plan(sql).row_bound == bound
 
@@ -275,9 +295,8 @@ def test_names_of_outputs_are_those_of_duckdb() -> None:
 
 
 def test_public_tables_of_the_outer_sql_are_listed() -> None:
-    query = ask(
-        "WITH k AS (SELECT product_id, COUNT(*) AS n FROM items GROUP BY 1) SELECT kind, n FROM k JOIN products USING (product_id)"
-    )
+    inner = "SELECT product_id, COUNT(*) AS n FROM items GROUP BY 1"
+    query = ask(f"WITH k AS ({inner}) SELECT kind, n FROM k JOIN products USING (product_id)")
     assert query.outer.public_tables == ("products",)
 
 
