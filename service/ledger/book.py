@@ -64,6 +64,11 @@ class Ledger:
         with self._store.read() as tx:
             return holds.lookup(tx, principal, key)
 
+    def find(self, query_id: str) -> tuple[str, Attempt] | None:
+        """The principal of a charged query and what became of it; also of one whose process died."""
+        with self._store.read() as tx:
+            return holds.find(tx, query_id)
+
     def recover(self) -> list[str]:
         """Settle as failed what processes that are gone left unfinished. The queries' ids.
 

@@ -188,6 +188,13 @@ def lookup(tx: sa.Connection, principal: str, key: str) -> Attempt | None:
     return None if row is None else Attempt(*row)
 
 
+def find(tx: sa.Connection, query_id: str) -> tuple[str, Attempt] | None:
+    """Who asked, and what became of it."""
+    chosen = sa.select(hold.c.principal, hold.c.state, hold.c.query_id, hold.c.request_hash)
+    row = tx.execute(chosen.where(hold.c.query_id == query_id)).one_or_none()
+    return None if row is None else (row.principal, Attempt(*row[1:]))
+
+
 def unfinished(tx: sa.Connection) -> dict[str, list[str]]:
     """Owners and the queries that they hold."""
     found: dict[str, list[str]] = {}

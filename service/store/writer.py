@@ -5,7 +5,7 @@ queue behind the head of the chain anyway. Works that arrive while a commit is o
 share the next one, so 32 clients wait for a few disk flushes instead of 32.
 
 There is no thread of its own: the caller whose turn it is runs the batch and hands the turn on. A
-lone client then pays for no change of threads (docs/decisions/0011).
+lone client then pays for no change of threads (docs/decisions/0012).
 """
 
 import os

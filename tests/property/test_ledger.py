@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -220,6 +220,7 @@ def test_any_history_with_crashes_leaves_the_balances_of_the_model(kind: str) ->
             max_examples=12 if kind == "sqlite" else 6,
             stateful_step_count=20,
             deadline=None,
+            phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking would kill processes for minutes
             suppress_health_check=list(HealthCheck),
         ),
     )
