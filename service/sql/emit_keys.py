@@ -16,7 +16,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from service.core.plan import ONE, KeysNeed, Plan, Statement
-from service.core.schema import UNIT_COLUMN
 from service.sql.bound import CANDIDATES, UNIT, index_of, may_exceed, rows_of_candidates, scanned_table
 from service.sql.emit_choose import EDGE_MAX, EDGES, FEW, KEPT, MANY, UNITS, Things, kept_things
 from service.sql.emit_duckdb import choice, narrow, nth_smallest, quoted, quotient, root, text
@@ -113,8 +112,8 @@ def _ranked_rows(plan: Plan, salt: int, by: tuple[str, ...]) -> tuple[Plan, Call
     if _driven_by_table(plan):
         ranked = replace(plan, rows=_with_rank(plan.rows))
         return ranked, lambda rows: f"SELECT {columns}, r.{RANK} AS h FROM ({rows}) AS r"
-    values = tuple(f"r.{quoted(p.alias_or_name)}" for p in plan.rows.selects if p.alias_or_name != UNIT_COLUMN)
-    hashed = choice(salt, 'u."key"', values)
+    names = [column.name for column in (*plan.keys, *plan.measures, *plan.attributes)]
+    hashed = choice(salt, 'u."key"', tuple(f"r.{quoted(name)}" for name in names))
     joined = f"AS r JOIN {UNITS} AS u ON r.{UNIT} = u.{UNIT}"
     return plan, lambda rows: f"SELECT {columns}, {hashed} AS h FROM ({rows}) {joined}"
 

@@ -26,7 +26,7 @@ from tests.fixtures.visits import (
     without,
 )
 
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SHAPES = sorted(plans())
 
 
