@@ -99,6 +99,7 @@ def connect(*, memory_bytes: int, threads: int) -> duckdb.DuckDBPyConnection:
 def lock(connection: duckdb.DuckDBPyConnection, *, keep_files: bool = False) -> None:
     """Close the database from the inside. Nothing can be opened, set or loaded after this."""
     connection.execute("SET error_on_division_by_zero = false")
+    connection.execute("SET ieee_floating_point_ops = true")
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")
     if not keep_files:

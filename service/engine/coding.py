@@ -14,6 +14,7 @@ from service.engine.names import quoted
 
 LARGEST_CODE = 2**62
 LARGEST_DOUBLE_CODE = 2**53  # up to here a double compares exactly with its code
+LARGEST_RATIO = 2**125  # literals and their doubles stay within 128 bits
 WIDE = 38
 
 
@@ -31,28 +32,40 @@ def check_grid(column: Column) -> None:
     largest = LARGEST_DOUBLE_CODE if column.type.name == "DOUBLE" else LARGEST_CODE
     if max(abs(column.low_code), abs(column.high_code)) >= largest:
         raise CatalogRefused(f"{column.name} has too many steps between its bounds; take a larger step", name)
+    if column.type.name != "DOUBLE" and max(_ratio(column)) >= LARGEST_RATIO:
+        raise CatalogRefused(f"{column.name} has a step that is far from what its type can hold", name)
 
 
 def code_expression(column: Column) -> str:
     """SQL over the raw column that yields its code as BIGINT."""
     if column.type.name == "DOUBLE":
         return _from_double(column)
-    assert column.step is not None
-    per_integer = Fraction(1, _denominator(column)) / column.step  # codes per integer of the type's own grid
-    up, down = per_integer.numerator, per_integer.denominator
+    up, down = _ratio(column)
     low, high = column.low_code, column.high_code
     lowest, highest = (low * down) // up, -((-high * down) // up)
     integer = _integer(column)
-    if (up, down) == (1, 1):
-        inner = f"CAST({integer} AS BIGINT)"
-    else:
-        # Between the bounds the dividend is positive, so truncation is floor.
-        offset = down - 2 * down * low
-        inner = (
-            f"CAST({low} + (({2 * up}::HUGEINT * {integer} + ({offset})::HUGEINT) // {2 * down}::HUGEINT) AS BIGINT)"
-        )
+    inner = integer if (up, down) == (1, 1) else _rounded(integer, up, down)
     branches = [f"WHEN {quoted(column.name)} IS NULL THEN NULL", *_edges(column, lowest, highest)]
-    return f"CAST(CASE {' '.join(branches)} ELSE TRY({inner}) END AS BIGINT)"
+    return f"CAST(CASE {' '.join(branches)} ELSE TRY(CAST({inner} AS BIGINT)) END AS BIGINT)"
+
+
+def _ratio(column: Column) -> tuple[int, int]:
+    """Codes per integer of the type's own grid, as a fraction."""
+    assert column.step is not None
+    per_integer = Fraction(1, _denominator(column)) / column.step
+    return per_integer.numerator, per_integer.denominator
+
+
+def _rounded(integer: str, up: int, down: int) -> str:
+    """floor(integer * up / down + 1/2), in 128 bits. DuckDB's // truncates, so negatives go the other way round."""
+    if down % 2:
+        up, down = 2 * up, 2 * down
+    dividend = f"({up}::HUGEINT * {integer} + {down // 2}::HUGEINT)"
+    divisor = f"{down}::HUGEINT"
+    return (
+        f"CASE WHEN {dividend} >= 0 THEN {dividend} // {divisor}"
+        f" ELSE -((-{dividend} + ({down - 1})::HUGEINT) // {divisor}) END"
+    )
 
 
 def outside_bounds(column: Column) -> str:
@@ -111,39 +124,47 @@ def _integer(column: Column) -> str:
 
 
 def _edges(column: Column, lowest: int, highest: int) -> list[str]:
-    """Branches for values at or beyond the bounds, in the column's own type: no arithmetic on extremes."""
-    held = []
-    low, high = _literal(column, lowest), _literal(column, highest)
-    if low is not None:
-        held.append(f"WHEN {quoted(column.name)} <= {low} THEN {column.low_code}")
-    if high is not None:
-        held.append(f"WHEN {quoted(column.name)} >= {high} THEN {column.high_code}")
+    """Branches for values at or beyond the bounds, in the column's own type: no arithmetic on extremes.
+
+    A bound may lie beyond everything that the type can hold: then no value reaches it, or all do.
+    """
+    first, last = _span(column)
+    name, held = quoted(column.name), []
+    if lowest >= first:
+        beyond = f"{name} <= {_literal(column, lowest)}" if lowest < last else "true"
+        held.append(f"WHEN {beyond} THEN {column.low_code}")
+    if highest <= last:
+        beyond = f"{name} >= {_literal(column, highest)}" if highest > first else "true"
+        held.append(f"WHEN {beyond} THEN {column.high_code}")
     return held
 
 
-def _literal(column: Column, integer: int) -> str | None:
-    """The integer of the type's own grid as a literal; None where no value of the type reaches it."""
+def _span(column: Column) -> tuple[int, int]:
+    """The smallest and largest integer that the type's own grid holds; for days and times, well beyond the
+    calendar that preparation lets in."""
     kind = column.type
     if kind.name == "DECIMAL":
         assert kind.precision is not None
+        return 1 - 10**kind.precision, 10**kind.precision - 1
+    edges = {"BOOLEAN": (0, 1), "DATE": (-2_000_000_000, 2_000_000_000), "TIMESTAMP": (-(9 * 10**18), 9 * 10**18)}
+    return edges.get(kind.name, (-(2**63), 2**63 - 1))
+
+
+def _literal(column: Column, integer: int) -> str:
+    """An integer of the type's own grid as a literal of the type."""
+    kind = column.type
+    if kind.name == "DECIMAL":
         assert kind.scale is not None
-        if abs(integer) >= 10**kind.precision:
-            return None
         sign, digits = "-" if integer < 0 else "", str(abs(integer)).rjust(kind.scale + 1, "0")
         point = len(digits) - kind.scale
         return f"CAST('{sign}{digits[:point]}.{digits[point:] or '0'}' AS {kind})"
     if kind.name == "DATE":
-        # Infinite dates lie beyond every finite one, so the clamp catches them.
-        return f"(DATE '1970-01-01' + ({_within(integer, 2_000_000_000)})::INTEGER)"
+        return f"(DATE '1970-01-01' + ({integer})::INTEGER)"  # infinite days lie beyond every other: the clamp has them
     if kind.name == "TIMESTAMP":
-        return f"make_timestamp(({_within(integer, 9_000_000_000_000_000_000)})::BIGINT)"
+        return f"make_timestamp(({integer})::BIGINT)"
     if kind.name == "BOOLEAN":
-        return f"CAST({integer > 0} AS BOOLEAN)" if integer in (0, 1) else None
-    return f"({integer})::BIGINT" if -(2**63) <= integer < 2**63 else None
-
-
-def _within(integer: int, edge: int) -> int:
-    return max(-edge, min(edge, integer))
+        return str(integer > 0).lower()
+    return f"({integer})::BIGINT"
 
 
 def _double(value: Fraction) -> str:

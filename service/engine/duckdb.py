@@ -112,8 +112,7 @@ class DuckDBSlot:
 
     def run(self, statement: Statement, keys: KeyTable | None, deadline_s: float) -> ExactTable:
         assert statement.uses_keys == (keys is not None), "the key table and the statement do not agree"
-        payload = wire.pack(key_table(keys)) if keys is not None else memoryview(b"")
-        table = self._ask(statement.sql, payload, deadline_s)
+        table = self._ask(statement.sql, _packed(keys), deadline_s)
         wanted = [*statement.columns, *statement.keys]
         if sorted(table.column_names) != sorted(wanted):
             raise EngineFailed("columns")
@@ -153,6 +152,13 @@ class DuckDBSlot:
             return wire.unpack(table)
         except (pa.ArrowException, OSError):
             raise EngineFailed("frame") from None
+
+
+def _packed(keys: KeyTable | None) -> memoryview:
+    try:
+        return wire.pack(key_table(keys)) if keys is not None else memoryview(b"")
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        raise EngineFailed("keys") from None
 
 
 def key_table(keys: KeyTable) -> pa.Table:

@@ -110,13 +110,12 @@ class Pool:
         with self._lock:
             child = self._blank.pop(0) if self._blank else None
             self._work.notify()
-        if child is None:
-            child = self._start()
         request = {"do": "bind", "files": dict(binding.files), "views": dict(binding.views)}
         try:
+            child = child or self._start()
             child.wait_ready()
             answer, _ = child.call(request, b"", BIND_SECONDS)
-        except ChildLost:
+        except (ChildLost, OSError):
             raise BindFailed from None
         if "error" in answer:
             child.kill()
@@ -133,10 +132,10 @@ class Pool:
                     self._work.wait()
                 if self._closed:
                     return
-            child = self._start()
             try:
+                child = self._start()
                 child.wait_ready()
-            except ChildLost:
+            except (ChildLost, OSError):
                 # A machine that can not start children now: try again, without spinning.
                 with self._lock:
                     self._work.wait(1.0)

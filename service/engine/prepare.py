@@ -19,63 +19,16 @@ from service.core.errors import CatalogRefused, Conflict, NotFound, ServiceError
 from service.core.schema import Table, UnitColumn, UnitVia
 from service.engine import manifest as manifests
 from service.engine.child import Child, ChildLost
-from service.engine.coding import check_grid
+from service.engine.declared import check_table, followers, fresh_dictionary
+from service.engine.heard import ColumnSuggestion, Inspection, PreparedTable, Progress
 from service.engine.manifest import Manifest, TableFile
 from service.engine.sources import Source, find_files
+
+__all__ = ["ColumnSuggestion", "ImportOptions", "Importer", "Inspection", "PreparedTable", "Progress"]
 
 MODULE = "service.engine.build"
 BUILD_PREFIX = "_build-"
 LOCK = "_lock"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """`step` of `steps` has begun, in words; within a step, `part` of `parts` equal ones. Steps differ in
-    length, so this is no promise of time."""
-
-    table: str
-    stage: str
-    step: int
-    steps: int
-    part: int = 0
-    parts: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedTable:
-    """What the admin hears. `rows` is an exact count: for admins only, like `warnings`.
-    `reprepared` are tables that reach their unit through this one and were built again with it."""
-
-    dataset: str
-    table: str
-    data_version: int
-    rows: int
-    warnings: tuple[str, ...] = ()
-    reprepared: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnSuggestion:
-    """Read off a file for the admin who declares it; low and high are the smallest and largest value as text."""
-
-    source_name: str
-    type: str
-    null_share: float
-    unique: bool
-    unit_candidate: bool
-    low: str | None
-    high: str | None
-    domain: tuple[Any, ...] | None
-    file_type: str = "VARCHAR"  # as the file says it, whatever the values look like
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """`complete` is false when only the first rows were looked at."""
-
-    rows: int
-    complete: bool
-    columns: tuple[ColumnSuggestion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +82,12 @@ class Importer:
             version = before.data_version + 1
             draft = Draft(replace(before, data_version=version), work)
             answer = self._build(draft, folder, table, source, progress)
-            followers = _followers(before, table.name)
-            for name in followers:
+            behind = followers(before, table.name)
+            for name in behind:
                 entry = before.tables[name]
                 self._build(draft, folder, entry.table, entry.source, progress)
             self._publish(draft, folder, before)
-        return PreparedTable(dataset, table.name, version, answer["rows"], tuple(answer["warnings"]), tuple(followers))
+        return PreparedTable(dataset, table.name, version, answer["rows"], tuple(answer["warnings"]), tuple(behind))
 
     def remove(self, dataset: str, table: str) -> int:
         """A version without the table; its number. The budget is not touched: it belongs to the people."""
@@ -144,7 +97,7 @@ class Importer:
             raise NotFound(f"no table {table} has been imported", {"table": table})
         with self._alone(folder):
             before = manifests.load(folder) or Manifest()
-            if _followers(before, table):
+            if followers(before, table):
                 raise Conflict("other tables reach their unit through this one; remove them first", {"table": table})
             kept = {name: entry for name, entry in before.tables.items() if name != table}
             after = replace(before, data_version=before.data_version + 1, tables=kept)
@@ -265,58 +218,6 @@ class Importer:
 
 
 _REMEDY: dict[str, str | int] = {"remedy": "raise HALFTONE_ENGINE_MEMORY or import fewer columns"}
-
-
-def check_table(table: Table) -> None:
-    """What preparation itself relies on; the catalog checks more."""
-    if "rowid" in table.columns:
-        raise CatalogRefused("a column can not be declared as rowid; give it another name", {"column": "rowid"})
-    for column in table.columns.values():
-        check_grid(column)
-    if table.unit is not None and table.unit.column not in table.columns:
-        raise CatalogRefused(f"the unit's column {table.unit.column} is not declared", {"column": table.unit.column})
-    if table.unit is not None and table.columns[table.unit.column].type.name == "DOUBLE":
-        raise CatalogRefused(
-            "a unit is named by text, a whole number or a date, not by a DOUBLE", {"table": table.name}
-        )
-    if table.max_rows_per_unit is not None and table.max_rows_per_unit < 1:
-        raise CatalogRefused("max_rows_per_unit must be at least 1", {"table": table.name})
-
-
-def fresh_dictionary(before: Manifest, table: Table) -> bool:
-    """Whether this table may start the dataset's dictionary anew: nobody else holds its codes.
-
-    A dataset has one kind of unit. Tables that name it with another type would never meet.
-    """
-    if not isinstance(table.unit, UnitColumn) or before.units_file is None:
-        return False
-    others = [
-        entry
-        for name, entry in before.tables.items()
-        if name != table.name and isinstance(entry.table.unit, UnitColumn)
-    ]
-    if str(table.columns[table.unit.column].type) == before.unit_type:
-        return False
-    if others:
-        raise CatalogRefused(
-            f"units of this dataset are named by {before.unit_type}; declare {table.unit.column} so",
-            {"column": table.unit.column},
-        )
-    return True
-
-
-def _followers(manifest: Manifest, table: str) -> list[str]:
-    """Tables that reach their unit through this one, nearest first."""
-    found: list[str] = []
-    reached = [table]
-    while reached:
-        parent = reached.pop(0)
-        for name, entry in sorted(manifest.tables.items()):
-            unit = entry.table.unit
-            if isinstance(unit, UnitVia) and unit.table == parent and name not in found and name != table:
-                found.append(name)
-                reached.append(name)
-    return found
 
 
 def _teller(table: str, progress: Tell | None) -> Callable[[dict[str, Any]], None] | None:

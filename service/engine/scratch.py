@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from service.core.boundary import Array
-from service.core.errors import Conflict
+from service.core.errors import Conflict, TooBusy
 from service.engine import wire
 from service.engine.child import Child, ChildLost
 from service.engine.pool import BindFailed, Binding, Pool
@@ -47,7 +47,7 @@ class ScratchOptions:
     workers: int = 2
     memory_bytes: int = 2**30
     threads: int = 1
-    waiting: int = 64
+    waiting: int = 512
 
 
 class Scratch:
@@ -74,7 +74,10 @@ class Scratch:
         began = time.monotonic()
         parts = [wire.pack(wire.arrow_table(columns)) for columns in tables.values()]
         request = {"do": "scratch", "sql": sql, "sizes": dict(zip(tables, map(len, parts), strict=True))}
-        self._turns.take("", min(WAIT_SECONDS, deadline_s))
+        try:
+            self._turns.take("", min(WAIT_SECONDS, deadline_s))
+        except TooBusy:
+            raise ScratchRefused(_BUSY) from None  # the released core is stored by now: reading it again is free
         try:
             binding, child = self._lease(dataset, public)
             try:
@@ -112,6 +115,7 @@ class Scratch:
         raise AssertionError
 
 
+_BUSY = "too many answers are being put together; ask again"
 _TOO_LONG = "the outer SQL took too long"
 _TOO_LARGE = "the outer SQL needed more memory than it may use"
 

@@ -195,6 +195,18 @@ def test_a_memory_bomb_hits_the_address_space_limit_and_nobody_else(engine: Duck
             assert column(slot, 'SELECT COUNT(*) AS n FROM "orders"') == [4]
 
 
+def test_operators_stop_at_the_memory_limit_of_their_child(engine: DuckDBEngine) -> None:
+    """Both walls hold the peak of a child's memory down, not only its end."""
+    hog = "SELECT length(string_agg(x::VARCHAR, ',')) + count(DISTINCT x) AS n FROM range(60000000) t(x)"
+    with engine.slot("shop", SECONDS) as slot:
+        with pytest.raises(EngineFailed) as failed:
+            slot.run(Statement(hog, ("n",)), None, SECONDS)
+        assert failed.value.reason == "MemoryError"
+        status = Path(f"/proc/{slot._child.process.pid}/status").read_text()
+    peak = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    assert peak < MEMORY + 512 * 2**20
+
+
 def test_a_statement_that_no_interrupt_reaches_is_killed_at_the_deadline(engine: DuckDBEngine) -> None:
     """sleep_ms and single long vector functions ignore max_execution_time; SIGKILL does not ask."""
     began = time.monotonic()
@@ -202,6 +214,12 @@ def test_a_statement_that_no_interrupt_reaches_is_killed_at_the_deadline(engine:
         slot.run(Statement("SELECT sleep_ms(8000) AS n", ("n",)), None, 0.5)
     assert failed.value.reason == "deadline"
     assert time.monotonic() - began < 4
+
+
+def test_arithmetic_out_of_its_domain_is_no_error(engine: DuckDBEngine) -> None:
+    with engine.slot("shop", SECONDS) as slot:
+        for call in ("sqrt(-weight * weight - 1)", "ln(weight * 0)", "exp(weight * 1e300)", "weight / 0"):
+            assert column(slot, f'SELECT count(*) AS n FROM (SELECT {call} AS x FROM "orders")') == [4]
 
 
 def test_division_by_zero_is_null_not_an_error(engine: DuckDBEngine) -> None:

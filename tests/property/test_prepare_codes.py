@@ -2,7 +2,7 @@
 
 import math
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, Column, SqlType
 from service.engine.coding import check_grid, code_expression, outside_bounds
 
-database = duckdb.connect(config={"threads": 1})
+EXACT = Context(prec=60)
 EPOCH = date(1970, 1, 1)
 
 
@@ -22,7 +22,7 @@ def codes(column: Column, spelled: list[str | None]) -> list[tuple[int | None, b
     """Code and outside-or-not of each value, through the SQL that preparation runs."""
     check_grid(column)
     listed = ", ".join(f"({i}, {'NULL' if value is None else value})" for i, value in enumerate(spelled))
-    return database.execute(
+    return duckdb.execute(
         f'SELECT "x#", {outside_bounds(column)} FROM (SELECT *, {code_expression(column)} AS "x#" FROM'
         f' (SELECT i, CAST(v AS {column.type}) AS "x" FROM (VALUES {listed}) t(i, v))) ORDER BY i'
     ).fetchall()
@@ -73,7 +73,7 @@ def test_decimals_of_every_width_never_pass_through_doubles(width: tuple[int, in
     ]
     unscaled = st.one_of(st.integers(-edge, edge), st.integers(-1000, 1000), st.sampled_from(near))
     values = [max(-edge, min(edge, value)) for value in data.draw(st.lists(unscaled, min_size=1, max_size=8))]
-    spelled = [f"'{Decimal(value).scaleb(-width[1]):f}'" if value else "'0'" for value in values]
+    spelled = [f"'{EXACT.scaleb(Decimal(value), -width[1]):f}'" if value else "'0'" for value in values]
     exact = [Fraction(value) * own for value in values]
     assert codes(column, spelled) == [(expected(v, column), is_outside(v, column)) for v in exact]
 
@@ -142,6 +142,13 @@ def test_timestamps_are_microseconds(column: Column, values: list[int]) -> None:
         (Column("x", BOOLEAN, Fraction(0), Fraction(1), Fraction(1)), "false", 0),
         (Column("x", BIGINT, Fraction(-(2**61)), Fraction(2**61), Fraction(1)), str(2**63 - 1), 2**61),
         (Column("x", BIGINT, Fraction(0), Fraction(10**30), Fraction(10**15)), str(2**63 - 1), 9223),
+        (Column("x", BIGINT, Fraction(10**19), Fraction(10**20), Fraction(10**10)), "7", 10**9),
+        (Column("x", BIGINT, Fraction(-(10**20)), Fraction(-(10**19)), Fraction(10**10)), "7", -(10**9)),
+        (Column("x", BOOLEAN, Fraction(5), Fraction(9), Fraction(1)), "true", 5),
+        (Column("x", BOOLEAN, Fraction(-9), Fraction(-5), Fraction(1)), "false", -5),
+        (Column("x", SqlType("DECIMAL", 4, 3), Fraction(10), Fraction(20), Fraction(1, 1000)), "1.5", 10_000),
+        (Column("x", DATE, Fraction(3 * 10**9), Fraction(4 * 10**9), Fraction(1)), "'2024-01-01'", 3 * 10**9),
+        (Column("x", TIMESTAMP, -Fraction(10**20), -Fraction(10**19), Fraction(10**6)), "'2024-01-01'", -(10**13)),
         (Column("x", DOUBLE, Fraction(0), Fraction(9), Fraction(1)), "'-0.0'", 0),
         (Column("x", DOUBLE, Fraction(0), Fraction(9), Fraction(1, 10)), "0.3", 3),
     ],
@@ -154,7 +161,7 @@ def test_extremes(column: Column, value: str, code: int) -> None:
 def test_missing_values_have_no_code_where_a_bare_clamp_would_make_one_up() -> None:
     """DuckDB's LEAST skips NULL: a bare clamp would turn every missing value into the upper bound."""
     column = Column("x", BIGINT, Fraction(0), Fraction(10), Fraction(1))
-    assert database.execute("SELECT greatest(0, least(10, NULL::BIGINT))").fetchall() == [(10,)]
+    assert duckdb.execute("SELECT greatest(0, least(10, NULL::BIGINT))").fetchall() == [(10,)]
     assert [code for code, _ in codes(column, [None, "10"])] == [None, 10]
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from service.core.boundary import KeyTable
 from service.core.plan import Statement
 from service.engine.base import Engine, EngineFailed
 from service.engine.duckdb import DuckDBEngine, EngineOptions
 from service.engine.prepare import Importer, ImportOptions
-from tests.unit.engine.contract import SECONDS, SLOW, EngineContract, column
+from tests.unit.engine.contract import SECONDS, SLOW, EngineContract, column, objects
 from tests.unit.engine.shop import DECLARED, write_shop
 
 MEMORY = 256 * 2**20
@@ -103,6 +104,19 @@ def test_closing_leaves_no_children(importer: tuple[Importer, Path]) -> None:
         process = slot._child.process
     held.close()
     assert process.poll() is not None
+
+
+def test_a_key_table_that_makes_no_sense_is_a_failure_like_any_other(engine: DuckDBEngine) -> None:
+    mixed = KeyTable({"k0": objects(True, 7, "a")}, 3)
+    with engine.slot("shop", SECONDS) as slot:
+        with pytest.raises(EngineFailed):
+            column(slot, 'SELECT count(*) AS n FROM "#keys"', mixed)
+        assert column(slot, "SELECT 1 AS n") == [1]
+
+
+def test_a_day_that_python_has_not_is_a_failure_like_any_other(engine: DuckDBEngine) -> None:
+    with engine.slot("shop", SECONDS) as slot, pytest.raises(EngineFailed):
+        slot.run(Statement("SELECT 1 AS n, DATE '12000-01-01' AS k0", ("n",), ("k0",)), None, SECONDS)
 
 
 def test_the_engine_is_an_engine(engine: DuckDBEngine) -> None:
