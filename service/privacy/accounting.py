@@ -2,7 +2,7 @@
 
 Every cost is a vector: the Rényi divergence between neighbours at each finite order of the account, then
 pure epsilon (order infinity), and delta for what selecting private keys may reveal. An account accepts a
-query while some order still holds (docs/mechanisms.md, "The filter"). The curves:
+query while some order still holds (docs/mechanisms.md, "The filter"). The curves (curves.py):
 
 discrete Laplace      one coordinate moved by D: exact sum over the integers, closed form below
 discrete Gaussian     a·D²/(2·sigma²), and no pure epsilon at all (CLOSED)
@@ -32,16 +32,13 @@ from service.core.events import (
     PureEvent,
     SelectionEvent,
 )
+from service.privacy.curves import DIGITS, GUARD, LOG, decimal_of, guarded, laplace_curve, response_renyi, shaved
 
 WEIGHTS = (Fraction(1, 20), Fraction(4, 5), Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
 MULTIPLES = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4), Fraction(16))
 MAIN = 1  # a* stands second
 SMALLEST_ORDER = Fraction(3, 2)
 ORDER_GRID = 100  # a* is a whole number of hundredths
-
-DIGITS = 50
-GUARD = Decimal("1e-25")  # arithmetic errs by less than 1e-35
-_LOG = Context(prec=36, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 # --- Terms and limits ------------------------------------------------------------------------------
@@ -101,7 +98,7 @@ def limits(terms: Terms, epsilon: int, delta: int) -> tuple[int, ...]:
     assert 0 <= delta <= terms.delta_ceiling
     conversion = _conversion_part(terms, delta)
     finite = tuple(
-        limit_pico(_shaved(_LOG.subtract(Decimal(epsilon) / PICO, _conversion(order, weight * conversion))))
+        limit_pico(shaved(LOG.subtract(Decimal(epsilon) / PICO, _conversion(order, weight * conversion))))
         if conversion
         else -CLOSED
         for order, weight in zip(terms.orders, terms.weights, strict=True)
@@ -123,84 +120,10 @@ def _conversion_part(terms: Terms, delta: int) -> int:
 @lru_cache(maxsize=1024)
 def _conversion(order: Fraction, delta_atto: Fraction) -> Decimal:
     """What turning a Rényi bound of `order` into epsilon at delta adds: log((a-1)/a) - (log d + log a)/(a-1)."""
-    a, d = _decimal(order), _decimal(delta_atto / ATTO)
-    less = _LOG.subtract(a, Decimal(1))
-    shrink = _LOG.ln(_LOG.divide(less, a))
-    return _LOG.subtract(shrink, _LOG.divide(_LOG.add(_LOG.ln(d), _LOG.ln(a)), less))
-
-
-# --- Curves ----------------------------------------------------------------------------------------
-
-
-def laplace_renyi(l1: Fraction, scale: Fraction, order: Fraction) -> Decimal:
-    """The Rényi divergence of discrete Laplace noise when the vector moves by L1 <= `l1`: an upper bound.
-
-    With t = e**(-1/scale) and one coordinate moved by D the sum of P^a·Q^(1-a) over the integers is
-    [ (1-t^2a)/(1-t^(2a-1))·t^(-(a-1)D) + (t-t^(2a-1))/(1-t^(2a-1))·t^(aD) ] / (1+t).
-    Its logarithm is convex in D and 0 at D = 0, so moving one coordinate by all of L1 is the worst case.
-    """
-    return _laplace_curve(l1, scale, (order,))[0]
-
-
-@lru_cache(maxsize=4096)
-def _laplace_curve(l1: Fraction, scale: Fraction, orders: tuple[Fraction, ...]) -> tuple[Decimal, ...]:
-    """1 - t^2a loses as many digits as the scale has, so that many are added."""
-    moved = math.ceil(l1)
-    digits = DIGITS + len(str(int(scale)))
-    wide = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
-    step = wide.divide(Decimal(scale.denominator), Decimal(scale.numerator))
-    t = wide.exp(-step)
-    shift = wide.exp(wide.multiply(step, Decimal(moved)))  # t^-D
-    curve = []
-    for order in orders:
-        a = wide.divide(Decimal(order.numerator), Decimal(order.denominator))
-        decay = wide.exp(wide.multiply(wide.multiply(step, a), Decimal(-2)))  # t^2a
-        shorter = wide.divide(decay, t)  # t^(2a-1)
-        grown = wide.exp(wide.multiply(wide.multiply(step, a), Decimal(moved)))  # t^-aD
-        ahead = wide.multiply(wide.subtract(Decimal(1), decay), wide.divide(grown, shift))
-        behind = wide.divide(wide.subtract(t, shorter), grown)
-        below = wide.multiply(wide.subtract(Decimal(1), shorter), wide.add(Decimal(1), t))
-        total = wide.divide(wide.add(ahead, behind), below)
-        curve.append(_guarded(_LOG.divide(_log_near_one(total, wide), _LOG.subtract(a, Decimal(1)))))
-    return tuple(curve)
-
-
-def response_renyi(epsilon: Fraction, order: Fraction) -> Decimal:
-    """The curve of randomised response: no epsilon-DP pair diverges more, at any order.
-
-    log[ (e^(a·epsilon) + e^((1-a)·epsilon)) / (1 + e^epsilon) ] / (a-1).
-    """
-    a, e = _decimal(order), _decimal(epsilon)
-    wide = Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)
-    up = wide.exp(wide.multiply(a, e))
-    grown = wide.exp(e)
-    total = wide.divide(wide.add(up, wide.divide(grown, up)), wide.add(Decimal(1), grown))
-    return _guarded(_LOG.divide(_log_near_one(total, wide), _LOG.subtract(a, Decimal(1))))
-
-
-def _log_near_one(value: Decimal, wide: Context) -> Decimal:
-    """log(value) to an absolute error far below GUARD: log(1 + x) by its series when x is tiny."""
-    excess = wide.subtract(value, Decimal(1))
-    if excess < Decimal("1e-13"):  # x - x²/2 <= log(1+x) <= x - x²/2 + x³/3
-        square = wide.multiply(excess, excess)
-        return _LOG.plus(wide.add(excess, wide.multiply(square, wide.subtract(excess / 3, Decimal("0.5")))))
-    return _LOG.ln(_LOG.plus(value))
-
-
-def _guarded(value: Decimal) -> Decimal:
-    """A little above: for costs."""
-    return _LOG.multiply(_LOG.add(max(value, Decimal(0)), GUARD), 1 + GUARD)
-
-
-def _shaved(value: Decimal) -> Decimal:
-    """A little below: for limits. (A negative limit holds nothing, however it is rounded.)"""
-    return _LOG.multiply(_LOG.subtract(value, GUARD), 1 - GUARD)
-
-
-def _decimal(value: Fraction) -> Decimal:
-    return Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN).divide(
-        Decimal(value.numerator), Decimal(value.denominator)
-    )
+    a, d = decimal_of(order), decimal_of(delta_atto / ATTO)
+    less = LOG.subtract(a, Decimal(1))
+    shrink = LOG.ln(LOG.divide(less, a))
+    return LOG.subtract(shrink, LOG.divide(LOG.add(LOG.ln(d), LOG.ln(a)), less))
 
 
 # --- Costs of events -------------------------------------------------------------------------------
@@ -214,9 +137,9 @@ def cost(event: Event, terms: Terms) -> Cost:
         case LaplaceEvent(l1, scale):
             return _laplace_cost(l1, scale, orders)
         case LaplaceUnitsEvent(coordinates, scale):
-            return _times(coordinates, _laplace_curve(Fraction(1), scale, orders), Fraction(coordinates) / scale)
+            return _times(coordinates, laplace_curve(Fraction(1), scale, orders), Fraction(coordinates) / scale)
         case LaplaceSelectionEvent(coordinates, each, scale, delta):
-            noise = _times(coordinates, _laplace_curve(each, scale, orders), coordinates * each / scale)
+            noise = _times(coordinates, laplace_curve(each, scale, orders), coordinates * each / scale)
             return Cost(noise.orders, _atto(delta))
         case GaussianEvent(l2_squared, sigma_squared):
             return _gaussian_cost(l2_squared, sigma_squared, orders)
@@ -242,7 +165,7 @@ def total(events: Iterable[Event], terms: Terms) -> Cost:
 
 
 def _laplace_cost(l1: Fraction, scale: Fraction, orders: tuple[Fraction, ...]) -> Cost:
-    return _times(1, _laplace_curve(l1, scale, orders), l1 / scale)
+    return _times(1, laplace_curve(l1, scale, orders), l1 / scale)
 
 
 def _times(count: int, curve: tuple[Decimal, ...], pure: Fraction) -> Cost:
@@ -269,7 +192,7 @@ def _atto(value: Fraction) -> int:
 def _any_of(delta: Fraction, groups: int) -> int:
     """1 - (1-delta)^groups in atto, rounded up: the chance that any of independent choices fails."""
     wide = Context(prec=2 * DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)
-    stays = wide.power(wide.subtract(Decimal(1), _decimal(delta)), groups)
+    stays = wide.power(wide.subtract(Decimal(1), decimal_of(delta)), groups)
     failing = wide.multiply(wide.subtract(Decimal(1), stays), 1 + GUARD)
     return math.ceil(wide.multiply(failing, Decimal(ATTO)))
 
@@ -294,7 +217,7 @@ def spent_epsilon(spent: tuple[int, ...], terms: Terms, delta_conversion: int) -
         return 0
     if delta_conversion:
         candidates += [
-            cost_pico(_guarded(_LOG.add(Decimal(amount) / PICO, _conversion(order, weight * delta_conversion))))
+            cost_pico(guarded(LOG.add(Decimal(amount) / PICO, _conversion(order, weight * delta_conversion))))
             for amount, order, weight in zip(spent, terms.orders, terms.weights, strict=False)
             if amount < CLOSED
         ]

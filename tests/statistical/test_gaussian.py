@@ -78,3 +78,9 @@ def test_opendp_draws_the_same_law(sigma: int) -> None:
     assert same_law_p_value(ours, theirs) > FALSE_ALARM
     narrow = SecureNoise().discrete_gaussian(Fraction(sigma**2, 4), size)
     assert same_law_p_value(narrow, theirs) < FALSE_ALARM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma_squared", [*VARIANCES, Fraction(1, 100), Fraction(255), Fraction(10**9, 7)], ids=str)
+def test_two_million_draws_follow_the_law(sigma_squared: Fraction) -> None:
+    assert fit(SecureNoise().discrete_gaussian, sigma_squared, draws=2_000_000) > FALSE_ALARM

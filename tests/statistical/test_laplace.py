@@ -105,3 +105,11 @@ def test_truncated_noise_follows_its_law_and_never_leaves_its_bound(epsilon: Fra
 def test_the_fit_catches_noise_that_is_clamped_instead_of_truncated() -> None:
     clamped = np.clip(SecureNoise().discrete_laplace(Fraction(10), DRAWS), -30, 30)
     assert p_value(clamped, truncated_below(Fraction(1, 10), 30), reach=30) < FALSE_ALARM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "scale", [*SCALES, Fraction(1, 10), Fraction(31, 2), Fraction(10**9, 7), Fraction(2**55)], ids=str
+)
+def test_two_million_draws_follow_the_law(scale: Fraction) -> None:
+    assert fit(SecureNoise().discrete_laplace, scale, draws=2_000_000) > FALSE_ALARM

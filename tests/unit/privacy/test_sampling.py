@@ -8,13 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.privacy import sampling_exact as exact
 from service.privacy.sampling import SecureNoise
 from service.privacy.sampling_exact import Words
 
+unhurried = settings(deadline=None)  # a busy machine is no failure
 rates = st.fractions(min_value=Fraction(1, 10**12), max_value=Fraction(200), max_denominator=10**15)
 
 
@@ -31,6 +32,7 @@ class Scripted(SecureNoise):
         return self.further & ((1 << k) - 1)
 
 
+@unhurried
 @given(x=rates, bits=st.integers(1, 400))
 def test_exp_bounds_hold_e_to_the_minus_x(x: Fraction, bits: int) -> None:
     low, high = exact.exp_bounds(x, bits)
@@ -40,6 +42,7 @@ def test_exp_bounds_hold_e_to_the_minus_x(x: Fraction, bits: int) -> None:
     assert high - low <= 3
 
 
+@unhurried
 @given(x=st.floats(0, 200))
 def test_float_exp_stays_within_its_stated_error(x: float) -> None:
     truth = Context(prec=60).exp(-Decimal(x))
@@ -50,12 +53,14 @@ def test_float_exp_stays_within_its_stated_error(x: float) -> None:
         assert seen <= Decimal(2) ** -180
 
 
+@unhurried
 @given(x=st.floats(0, 1 / 16))
 def test_float_exp_of_small_numbers_stays_within_its_stated_error(x: float) -> None:
     truth = Context(prec=60).exp(-Decimal(x))
     assert abs(Decimal(float(exact.exp_small(np.array([x]))[0])) - truth) <= Decimal(2) ** -50
 
 
+@unhurried
 @given(rate=st.fractions(Fraction(1, 32), Fraction(60), max_denominator=10**9))
 def test_every_threshold_of_the_table_is_the_floor_of_its_probability(rate: Fraction) -> None:
     far = Context(prec=120)
@@ -66,6 +71,7 @@ def test_every_threshold_of_the_table_is_the_floor_of_its_probability(rate: Frac
         assert table[k - 1] == int(far.multiply(power, Decimal(2**64)))
 
 
+@unhurried
 @given(scale=st.fractions(Fraction(1, 100), Fraction(2**70), max_denominator=10**12))
 def test_the_sign_threshold_is_the_floor_of_its_probability(scale: Fraction) -> None:
     far = Context(prec=120)
@@ -147,6 +153,7 @@ def test_nothing_can_be_seeded() -> None:
         SecureNoise(1)  # type: ignore[call-arg]
 
 
+@unhurried
 @given(limits=st.lists(st.one_of(st.integers(1, 9), st.integers(2**53 - 2, 2**53 + 2), st.integers(2**62, 2**63 - 1))))
 def test_uniform_stays_below_every_limit(limits: list[int]) -> None:
     drawn = SecureNoise().uniform(np.array(limits, dtype=np.int64)).tolist()
