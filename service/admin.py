@@ -8,10 +8,11 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from service.answers.panels import Panels
 from service.catalog.acts import Note
 from service.catalog.check import FileColumn, build_table, check_paths, prepared_type
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
@@ -42,15 +43,26 @@ def grant_of(terms: Terms, epsilon: int, delta: int) -> Grant:
     return Grant(epsilon, delta, limits(terms, epsilon, delta), selection_limit(terms, delta))
 
 
+@dataclass(frozen=True, slots=True)
+class Offices:
+    """What administration works with; the composition root makes them."""
+
+    catalog: Catalog
+    keys: Keys
+    ledger: Ledger
+    panels: Panels
+    importer: Importer
+    sources: tuple[Path, ...]  # the folders that tables may come from
+
+
 class Administration:
-    def __init__(
-        self, catalog: Catalog, keys: Keys, ledger: Ledger, importer: Importer, sources: tuple[Path, ...]
-    ) -> None:
-        self._catalog = catalog
-        self._keys = keys
-        self._ledger = ledger
-        self._importer = importer
-        self._sources = sources
+    def __init__(self, offices: Offices) -> None:
+        self._catalog = offices.catalog
+        self._keys = offices.keys
+        self._ledger = offices.ledger
+        self._panels = offices.panels
+        self._importer = offices.importer
+        self._sources = offices.sources
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="import")
         self._running: dict[str, Future[None]] = {}
 
@@ -90,8 +102,12 @@ class Administration:
             self._ledger.grant(name, granted, by, tx)
 
     def delete_dataset(self, name: str, *, actor: str, reason: str) -> None:
-        if any(not job.done() for job in self._running.values()):
+        """Stop serving it, unless a panel shows it or a table of it is being imported."""
+        if any(not job.done() for table, job in self._running.items() if table.startswith(f"{name}.")):
             raise Conflict("an import is running; wait until it is done")
+        shown = [panel.name for panel in self._panels.all() if panel.dataset == name]
+        if shown:
+            raise Conflict(f"panels show this dataset: {', '.join(shown[:5])}. Delete them first")
         self._catalog.delete_dataset(name, self._note(actor, name, reason))
 
     def delete_table(self, name: str, table: str, *, actor: str, reason: str) -> None:

@@ -5,11 +5,12 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.admin import Administration
+from service.admin import Administration, Offices
 from service.answer import Answerer, Means
 from service.answer.ladder import Ladder
 from service.answer.refresh import Refresher, Refreshing
@@ -37,6 +38,7 @@ from service.settings import Settings
 from service.store.database import Store
 
 READY_SECONDS = 10.0
+WAITING_REQUESTS = 128  # a request that waits for its answer holds a thread
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -67,7 +69,8 @@ def open_books(settings: Settings) -> Books:
     catalog, keys, ledger = Catalog(store), Keys(store), Ledger(store)
     folders = settings.source_folders
     importer = Importer(settings.data_dir, folders, ImportOptions(memory_bytes=memory_bytes(settings.engine_memory)))
-    return Books(store, catalog, keys, ledger, Administration(catalog, keys, ledger, importer, folders))
+    offices = Offices(catalog, keys, ledger, Panels(store), importer, folders)
+    return Books(store, catalog, keys, ledger, Administration(offices))
 
 
 def publisher_of(settings: Settings) -> Publisher | None:
@@ -163,8 +166,11 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = WAITING_REQUESTS
         walk.refresher.start()
         with ExitStack() as closing:
+            if parts.metrics is not None and settings.metrics_port:
+                closing.callback(parts.metrics.serve(settings.metrics_port))
             closing.callback(books.close)
             closing.callback(walk.close)
             yield

@@ -45,6 +45,7 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     docs: bool = True
     metrics: bool = False
+    metrics_port: int = Field(default=0, ge=0, le=65535)
     publish_url: str = ""
     publish_schema: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = "halftone_panels"
     publish_reader: Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]{0,62})?$")] = ""

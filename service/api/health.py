@@ -6,13 +6,14 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from service.api.auth import Admin, Wired, public
+from service.api.metrics import MEDIA_TYPE
 from service.core.errors import NotFound
 
 router = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz", dependencies=[Depends(public)], response_model=dict[str, Any])
-def healthz() -> Response:
+async def healthz() -> Response:
     """The process answers."""
     return JSONResponse({"status": "ok"})
 
@@ -31,4 +32,4 @@ def metrics(admin: Admin, parts: Wired) -> Response:
     """Prometheus text; off unless HALFTONE_METRICS is set."""
     if parts.metrics is None:
         raise NotFound("metrics are switched off; set HALFTONE_METRICS=true")
-    return PlainTextResponse(parts.metrics.text(), media_type="text/plain; version=0.0.4")
+    return PlainTextResponse(parts.metrics.text(), media_type=MEDIA_TYPE)

@@ -26,7 +26,9 @@ class JsonLines(logging.Formatter):
         line = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.msg if record.name == "halftone" else f"{record.name}: {record.getMessage()}"[:300],
+            "event": record.msg
+            if record.name.split(".")[0] == "halftone"
+            else f"{record.name}: {record.getMessage()}"[:300],
         }
         for name in FIELDS:
             value = getattr(record, name, None)

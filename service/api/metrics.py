@@ -2,6 +2,10 @@
 
 import threading
 from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+MEDIA_TYPE = "text/plain; version=0.0.4"
 
 
 class Metrics:
@@ -24,3 +28,29 @@ class Metrics:
         for (method, route, status), number in counted:
             lines.append(f'halftone_responses_total{{method="{method}",route="{route}",status="{status}"}} {number}')
         return "\n".join(lines) + "\n"
+
+    def serve(self, port: int) -> Callable[[], None]:
+        """On a port of its own, to this machine only; returns what stops it."""
+        text = self.text
+
+        class Page(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                found = self.path == "/metrics"
+                body = text().encode() if found else b""
+                self.send_response(200 if found else 404)
+                self.send_header("Content-Type", MEDIA_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nothing: scrapes are not worth a line."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", port), Page)
+        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+
+        return stop

@@ -38,7 +38,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run_migrate(_: argparse.Namespace) -> None:
     settings = read_settings()
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     upgrade(settings.store_url)
     print("The store is up to date.")
 
@@ -57,7 +57,7 @@ def run_demo(options: argparse.Namespace) -> None:
     """Nothing is done before the port is known to be free; a second run keeps everything."""
     settings = read_settings(host=options.host, port=options.port)
     require_free(settings)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     upgrade(settings.store_url)
     books = open_books(settings)
     try:

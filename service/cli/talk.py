@@ -20,7 +20,7 @@ def checked_settings(**overrides: object) -> Settings:
 
 
 def require_current(settings: Settings) -> None:
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_current(settings.store_url):
         raise Stop("The store is not up to date. Run: halftone migrate")
 

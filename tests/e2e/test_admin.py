@@ -197,6 +197,14 @@ def test_a_table_that_others_stand_on_can_not_be_deleted(house: House) -> None:
     assert house.ask("DELETE", "/v1/datasets/shop/tables/lines").status_code == 404
 
 
+def test_a_dataset_that_a_panel_shows_can_not_be_deleted(house: House) -> None:
+    panel = {"dataset": "shop", "sql": "SELECT COUNT(*) AS n FROM orders", "epsilon": "0.1", "budget": "1"}
+    assert house.ask("PUT", "/v1/panels/orders_now", json=panel).status_code in (200, 201)
+    refused = house.ask("DELETE", "/v1/datasets/shop")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert house.ask("DELETE", "/v1/panels/orders_now").status_code == 204
+
+
 def test_every_act_is_in_the_chain_and_the_chain_holds(house: House) -> None:
     assert house.ask("POST", "/v1/ledger/verify").json()["holds"] is True
     for entry in house.ask("GET", "/v1/audit?limit=1000").json():

@@ -5,11 +5,14 @@ import json
 import logging
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.api.limits import Buckets, Limiter
 from service.api.logs import JsonLines
+from service.api.metrics import Metrics
 from service.core.errors import RateLimited
+from tests.fixtures.process import free_port
 from tests.fixtures.service import House, open_house
 
 QUERY = {"dataset": "shop", "sql": "SELECT COUNT(*) FROM customers WHERE name = 'Alice Canary'", "epsilon": "0.1"}
@@ -118,6 +121,18 @@ def test_metrics_are_off_by_default_and_name_no_query(house: House, tmp_path: Pa
         assert counting.ask("GET", "/metrics", "analyst").status_code == 403
     finally:
         counting.close()
+
+
+def test_metrics_can_have_a_port_of_their_own() -> None:
+    metrics = Metrics()
+    metrics.count("GET", "/healthz", 200)
+    port = free_port()
+    stop = metrics.serve(port)
+    try:
+        assert 'route="/healthz",status="200"} 1' in httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        assert httpx.get(f"http://127.0.0.1:{port}/other").status_code == 404
+    finally:
+        stop()
 
 
 def test_the_docs_page_has_commands_to_paste_and_no_script(house: House) -> None:
