@@ -16,6 +16,7 @@ from tests.statistical.laws import (
     low_bits_p_value,
     p_value,
     same_law_p_value,
+    shares_p_value,
     truncated_below,
 )
 
@@ -44,6 +45,18 @@ def rounded_float_laplace(scale: Fraction, size: int) -> Array:
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_noise_follows_the_discrete_laplace_law(scale: Fraction) -> None:
     assert fit(SecureNoise().discrete_laplace, scale) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("scale", [Fraction(16), Fraction(65), Fraction(129, 2)], ids=str)
+def test_every_single_integer_comes_as_often_as_it_should(scale: Fraction) -> None:
+    """Cells of one integer each, so that a slip between the digits of a draw would show."""
+    reach = int(8 * scale)
+    drawn = SecureNoise().discrete_laplace(scale, 4 * DRAWS)
+    inside = drawn[np.abs(drawn) <= reach] + reach
+    chances = [float(np.exp(-abs(z) / float(scale))) for z in range(-reach, reach + 1)]
+    assert shares_p_value(inside, chances) > FALSE_ALARM
+    slipped = np.where(inside % 64 == 63, inside ^ 1, inside)
+    assert shares_p_value(slipped, chances) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("scale", [Fraction(2**40 + 1, 3), Fraction(2**60), Fraction(2**70, 7)], ids=str)
