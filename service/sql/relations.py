@@ -121,12 +121,13 @@ def unit_tokens(found: Table, column: str, schema: Schema) -> frozenset[str]:
     if found.columns[column].unique or column in _targets(found, schema):
         tokens.add(f"{found.name}.{column}")
     for _ in schema.tables:
-        if isinstance(here.unit, UnitColumn):
-            return frozenset(tokens | {UNIT}) if here.unit.column == at else frozenset(tokens)
-        if here.unit is None or here.unit.column != at:
+        path = here.unit
+        if isinstance(path, UnitColumn):
+            return frozenset(tokens | {UNIT}) if path.column == at else frozenset(tokens)
+        if path is None or path.column != at:
             return frozenset(tokens)
-        tokens.add(f"{here.unit.table}.{here.unit.key}")
-        here, at = schema.tables[here.unit.table], here.unit.key
+        tokens.add(f"{path.table}.{path.key}")
+        here, at = schema.tables[path.table], path.key
     return frozenset(tokens)
 
 
