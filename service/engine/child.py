@@ -38,17 +38,22 @@ class Child:
         options = json.dumps({"fd": theirs.fileno(), "memory_bytes": memory_bytes, "threads": threads})
         program = f"import sys; sys.path.insert(0, {ROOT!r}); from {module} import main; main()"
         self.channel = ours
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", program, options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # whatever a database prints may quote a row
-            pass_fds=[theirs.fileno()],
-            env=cage.ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,
-        )
-        theirs.close()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-c", program, options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # whatever a database prints may quote a row
+                pass_fds=[theirs.fileno()],
+                env=cage.ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self.alive = True
         self._ready = False
 

@@ -1,6 +1,7 @@
 """Real processes dying at bad moments: the service, an import, a child."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from service.engine import manifest as manifests
 from service.engine.duckdb import DuckDBEngine, EngineOptions
-from service.engine.prepare import Importer, ImportOptions
+from service.engine.prepare import Importer, ImportOptions, Progress
 from service.engine.sources import Source
 from tests.unit.engine.contract import SECONDS, column
 from tests.unit.engine.shop import DECLARED, write_shop
@@ -37,7 +38,7 @@ with engine.slot("shop", 30) as slot:
 IMPORTING = """
 import sys, time
 from pathlib import Path
-from service.engine.prepare import Importer, ImportOptions
+from service.engine.prepare import Importer, ImportOptions, Progress
 from service.engine.sources import Source
 from tests.unit.engine.shop import DECLARED
 def stop(progress):
@@ -170,6 +171,26 @@ def test_many_versions_while_many_ask(folder: Path) -> None:
     finally:
         engine.close()
     assert len(versions) >= 3
+
+
+@pytest.mark.slow
+def test_six_million_rows_are_prepared_within_the_memory_of_the_import(tmp_path: Path) -> None:
+    """The rows are several times larger than the memory: they are sorted in ranges of units."""
+    (tmp_path / "sources").mkdir()
+    with duckdb.connect() as database:
+        database.execute(
+            "COPY (SELECT i AS order_id, (hash(i) % 150000)::BIGINT AS customer,"
+            " (i % 9999 / 100)::DECIMAL(10,2) AS amount, (i % 77)::DOUBLE AS weight,"
+            " DATE '2020-01-01' + (i % 2500)::INTEGER AS \"day\", 'shop number ' || i % 1000 AS shop"
+            f" FROM range(6000000) t(i)) TO '{tmp_path}/sources/orders.parquet'"
+        )
+    memory = 512 * 2**20
+    importer = Importer(tmp_path / "data", [tmp_path / "sources"], ImportOptions(memory, threads=2))
+    told: list[Progress] = []
+    prepared = importer.prepare("shop", DECLARED["orders"], Source("parquet", "orders.parquet"), told.append)
+    assert prepared.rows == 6_000_000
+    assert max(progress.parts for progress in told) > 2
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 2 * memory + 256 * 2**20
 
 
 def test_the_prepared_file_is_a_plain_duckdb_file_without_a_log(folder: Path) -> None:
