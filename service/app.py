@@ -136,6 +136,7 @@ def open_walk(settings: Settings, books: Books) -> Walk:
     answerer = Answerer(means)
     refreshing = Refreshing(
         answerer=answerer,
+        answers=answers,
         panels=panels,
         owners=books.keys,
         ask_of=stored_ask,

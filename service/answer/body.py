@@ -120,6 +120,12 @@ def paid_amount(question: Question) -> int:
     return -(-spent * order.denominator // order.numerator)
 
 
+def line_amount(question: Question) -> tuple[str, int]:
+    """The unit in which a panel's line pays for this question, and how much of it."""
+    kind = question.loss.kind
+    return (kind, paid_amount(question)) if kind in ("epsilon", "rho") else ("share", question.priced.share)
+
+
 def remaining_shown(balance: Balance) -> dict[str, str]:
     """What is left of the grant, as epsilon at the dataset's delta: the most that any order has left."""
     return {

@@ -6,18 +6,21 @@ a restart forgets only what cost nothing.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from service.core.errors import AnswerFailed, ServiceError, TooBusy
+from service.core.errors import AnswerFailed, Conflict, ServiceError, TooBusy
 
 FORGET_AFTER_S = 600.0
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One query on its way. `body` or `error` is set before `done`."""
+    """One query on its way. `body` or `error` is set before `done`.
+
+    `pays` False: it turned out to be answered by what another one paid for.
+    """
 
     query_id: str
     principal: str
@@ -26,9 +29,19 @@ class Job:
     status: str = "queued"
     body: bytes | None = None
     error: ServiceError | None = None
+    pays: bool = True
     finished: float | None = None
-    cancelled: bool = False
     done: threading.Event = field(default_factory=threading.Event)
+    _fate: threading.Lock = field(default_factory=threading.Lock)  # whoever takes it first decides
+
+    def refuse_if_cancelled(self) -> None:
+        """About to be charged: from here on it can not be cancelled."""
+        if not self._fate.acquire(blocking=False):
+            raise Conflict("the query was cancelled before it cost anything", {"query_id": self.query_id})
+
+    def cancel(self) -> bool:
+        """Stop before the charge; False when it is too late for that."""
+        return self._fate.acquire(blocking=False)
 
 
 class Jobs:
@@ -40,6 +53,7 @@ class Jobs:
         self._on_bug = on_bug
         self._jobs: dict[str, Job] = {}
         self._by_attempt: dict[tuple[str, str], Job] = {}
+        self._by_question: dict[Hashable, Job] = {}
         self._open = 0
         self._lock = threading.Lock()
 
@@ -57,6 +71,18 @@ class Jobs:
                 self._by_attempt[attempt] = job
         self._pool.submit(self._run, job, work, attempt)
         return job
+
+    def asking(self, question: Hashable, job: Job) -> Job | None:
+        """The job that asks the same question right now; None: from now on it is this one."""
+        with self._lock:
+            other = self._by_question.setdefault(question, job)
+            return None if other is job else other
+
+    def asked(self, question: Hashable, job: Job) -> None:
+        """This job no longer asks that question."""
+        with self._lock:
+            if self._by_question.get(question) is job:
+                del self._by_question[question]
 
     def find(self, query_id: str) -> Job | None:
         with self._lock:
@@ -77,13 +103,15 @@ class Jobs:
             job.error, job.status = error, "failed"
         except BaseException as bug:
             self._on_bug(job, bug)
-            job.error, job.status = AnswerFailed("the query could not be completed"), "failed"
+            job.error, job.status = AnswerFailed("the query could not be completed; treat its cost as spent"), "failed"
         finally:
             job.finished = time.monotonic()
             with self._lock:
                 self._open -= 1
                 if attempt is not None:
                     self._by_attempt.pop(attempt, None)
+                if job.error is None:
+                    del self._jobs[job.query_id]  # the store has it; whoever waits holds the job itself
             job.done.set()
 
     def _forget(self) -> None:

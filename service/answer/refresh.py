@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from service.answer.answerer import Answerer
+from service.answer.body import line_amount
+from service.answer.errand import Errand
+from service.answer.question import Question
 from service.answers.panels import Panel, Panels, now_text
 from service.answers.publish import Publisher
-from service.core.errors import NotFound, ServiceError
+from service.answers.store import Answers
+from service.core.errors import BudgetExhausted, NotFound, ServiceError
 from service.core.request import Ask, Principal
 
 log = logging.getLogger("halftone.panels")
@@ -33,11 +37,31 @@ class Refreshing:
     """What a refresh needs. `ask_of` reads the stored request as the API reads a query's body."""
 
     answerer: Answerer
+    answers: Answers
     panels: Panels
     owners: Owners
     ask_of: Callable[[str], Ask]
     publisher: Publisher | None
     patience_s: float
+
+
+@dataclass(slots=True)
+class PanelLine:
+    """The panel's budget line during one refresh; the walk asks it right before the charge (invariant R2)."""
+
+    panel: Panel
+    panels: Panels
+    paid: int = 0
+
+    def take(self, question: Question) -> None:
+        unit, cost = line_amount(question)
+        if unit != self.panel.unit or not self.panels.pay(self.panel.name, cost):
+            raise BudgetExhausted("the panel's budget line does not cover another refresh", {"account": "panel"})
+        self.paid = cost
+
+    def give_back(self) -> None:
+        self.panels.give_back(self.panel.name, self.paid)
+        self.paid = 0
 
 
 class Refresher:
@@ -46,6 +70,7 @@ class Refresher:
     def __init__(self, using: Refreshing) -> None:
         self._using = using
         self._stop = threading.Event()
+        self._published: dict[str, str] = {}  # panel: the query that its published rows come from
         self._thread = threading.Thread(target=self._loop, name="panels", daemon=True)
 
     def start(self) -> None:
@@ -63,15 +88,15 @@ class Refresher:
             raise NotFound("there is no such panel", {"panel": name})
         self._refresh(panel, now_text())
         refreshed = self._using.panels.get(name)
-        assert refreshed is not None
+        if refreshed is None:
+            raise NotFound("there is no such panel", {"panel": name})
         return refreshed
 
-    def _loop(self) -> None:
-        while not self._stop.wait(TICK_S):
-            try:
-                self.tick()
-            except Exception as bug:
-                log.error("panels could not be looked through", extra={"cause": type(bug).__name__})
+    def forget(self, name: str) -> None:
+        """Remove a panel, and the table that BI tools read."""
+        self._using.panels.delete(name)
+        self._published.pop(name, None)
+        self._quietly(name, lambda publisher: publisher.withdraw(name))
 
     def tick(self) -> None:
         """Every panel that is due, one after the other."""
@@ -82,37 +107,67 @@ class Refresher:
             if self._using.panels.take_turn(panel, now):
                 self._refresh(panel, now)
 
-    def _refresh(self, panel: Panel, now: str) -> None:
-        """Pay from the line, ask, point the panel to the answer; on refusal the last good answer stays."""
-        using = self._using
-        owner = using.owners.principal(panel.owner)
-        if owner is None:
-            using.panels.stale(panel.name, "the key that owns this panel is no longer valid")
-            return
-        paid = 0
-        try:
-            ask = using.ask_of(panel.request)
-            cost = using.answerer.line_cost(ask, owner)
-            if cost > 0 and not using.panels.pay(panel.name, cost):
-                using.panels.stale(panel.name, "the panel's budget line does not cover another refresh")
-                return
-            paid = cost
-            done = using.answerer.submit(ask, owner, f"panel {panel.name} {now}", panel.request, using.patience_s)
-        except ServiceError as error:
-            if paid and not error.budget_spent:
-                using.panels.pay(panel.name, -paid)
-            using.panels.stale(panel.name, f"{error.title}: {error.detail}")
-            return
-        if done.body is None:
-            using.panels.stale(panel.name, "the refresh is still running")
-            return
-        using.panels.refreshed(panel.name, query_id=done.query_id, cost_pico=paid, now=now)
-        if using.publisher is not None:
-            self._publish(panel.name, done.body, now)
+    def _loop(self) -> None:
+        while not self._stop.wait(TICK_S):
+            try:
+                self.tick()
+            except Exception as bug:
+                log.error("panels could not be looked through", extra={"cause": type(bug).__name__})
 
-    def _publish(self, name: str, body: bytes, now: str) -> None:
-        assert self._using.publisher is not None
+    def _refresh(self, panel: Panel, now: str) -> None:
+        """Ask in the owner's name; on refusal the last good answer stays, with a state that says why."""
+        panels = self._using.panels
+        owner = self._using.owners.principal(panel.owner)
+        if owner is None:
+            panels.stale(panel.name, "owner-revoked", "the key that owns this panel is no longer valid")
+            return
         try:
-            self._using.publisher.publish(name, body, now)
+            self._ask(panel, owner, now)
+        except ServiceError as error:
+            panels.stale(panel.name, error.code, f"{error.title}: {error.detail}")
+        except Exception as bug:
+            log.error("a refresh ended in a bug", extra={"panel": panel.name, "cause": type(bug).__name__})
+            panels.stale(panel.name, "internal-error", "the refresh could not be completed")
+
+    def _ask(self, panel: Panel, owner: Principal, now: str) -> None:
+        using, line = self._using, PanelLine(panel, self._using.panels)
+        ask = using.ask_of(panel.request)
+        if self._is_current(panel, ask, owner):
+            using.panels.confirmed(panel.name, now)
+            self._publish(panel.name)
+            return
+        errand = Errand(ask, owner, panel.request, key=f"panel {panel.name} {now}", line=line)
+        done = using.answerer.run(errand, using.patience_s)
+        if done.body is None:
+            using.panels.stale(panel.name, "running", "the refresh takes long; the next one will find its answer")
+            return
+        using.panels.refreshed(panel.name, query_id=done.query_id, cost_pico=line.paid, now=now)
+        self._publish(panel.name)
+
+    def _is_current(self, panel: Panel, ask: Ask, owner: Principal) -> bool:
+        """Does the panel already show what the store would answer for nothing?"""
+        shown = None if panel.query_id is None else self._using.answers.get(panel.query_id)
+        if shown is None:
+            return False
+        return self._using.answerer.replay_of(ask, owner) == (shown.replay_of or shown.query_id)
+
+    def _publish(self, name: str) -> None:
+        """Write the newest answer for BI tools, unless this process has done so: what failed once is made up."""
+        newest = self._using.panels.history(name, limit=1)
+        if self._using.publisher is None or not newest or self._published.get(name) == newest[0][1]:
+            return
+        released_at, query_id = newest[0]
+        stored = self._using.answers.get(query_id)
+        if stored is not None and self._quietly(name, lambda to: to.publish(name, stored.body, released_at)):
+            self._published[name] = query_id
+
+    def _quietly(self, name: str, act: Callable[[Publisher], None]) -> bool:
+        """BI tools read a copy: that it could not be written must not take the panel away."""
+        if self._using.publisher is None:
+            return False
+        try:
+            act(self._using.publisher)
         except Exception as bug:
             log.error("a panel could not be published", extra={"panel": name, "cause": type(bug).__name__})
+            return False
+        return True

@@ -36,6 +36,17 @@ class Replayed:
     receipt: Mapping[str, Any]
 
 
+OnFrames = tuple[list[StoredRelease], ...]
+
+
+def on_frames(answers: Answers, question: Question) -> OnFrames:
+    """Per core, what was released before on the same rows, keys and data version; newest first."""
+    schema = question.schema
+    return tuple(
+        answers.releases(schema.dataset, schema.data_version, frame(priced.plan)) for priced in question.priced.plans
+    )
+
+
 def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, data_version: int) -> StoredRelease:
     """One released core as the store keeps it."""
     priced = question.priced.plans[core]
@@ -55,12 +66,12 @@ def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, 
     return StoredRelease(query_id, core, question.schema.dataset, data_version, frame(plan), head, arrays)
 
 
-def replay(answers: Answers, question: Question) -> Replayed | None:
+def replay(question: Question, stored: OnFrames) -> Replayed | None:
     """All cores from stored releases, or None: then the whole question is paid for."""
     tables: list[ReleasedTable] = []
     sources: list[StoredRelease] = []
     for index, priced in enumerate(question.priced.plans):
-        found = _find(answers, question, index, priced)
+        found = _find(question, index, priced, stored[index])
         if found is None:
             return None
         tables.append(found[0])
@@ -68,12 +79,14 @@ def replay(answers: Answers, question: Question) -> Replayed | None:
     return Replayed(tuple(tables), sources[0].query_id, sources[0].head["receipt"])
 
 
-def lessened(answers: Answers, question: Question) -> Question:
+def lessened(question: Question, stored: OnFrames) -> Question:
     """The question at the price of what stored Gaussian releases lack (DESIGN section 13), if they help."""
-    bases = []
-    for priced in question.priced.plans:
-        stored = _stored(answers, question, priced)
-        bases.append(_union(priced.plan, stored) if priced.plan.keys_declared else {})
+    if not any(stored):
+        return question
+    bases = [
+        _union(priced.plan, releases) if priced.plan.keys_declared else {}
+        for priced, releases in zip(question.priced.plans, stored, strict=True)
+    ]
     cheaper = difference(question.priced, [tuple(base) for base in bases])
     if cheaper is None or not cheaper.events:
         return question
@@ -82,10 +95,10 @@ def lessened(answers: Answers, question: Question) -> Question:
 
 
 def _find(
-    answers: Answers, question: Question, core: int, priced: PricedPlan
+    question: Question, core: int, priced: PricedPlan, stored: list[StoredRelease]
 ) -> tuple[ReleasedTable, StoredRelease] | None:
     """One stored release that serves, else all of the frame together where their keys are the same."""
-    plan, stored = priced.plan, _stored(answers, question, priced)
+    plan = priced.plan
     offers = [(_renamed(plan, one), one) for one in stored]
     if plan.keys_declared and len(stored) > 1:
         offers.append((_union(plan, stored), stored[0]))
@@ -95,11 +108,6 @@ def _find(
             wanted = replicas_wanted(question.query) if core == 0 else frozenset()
             return derive(plan, _keys(source), primitives, replicas=wanted), source
     return None
-
-
-def _stored(answers: Answers, question: Question, priced: PricedPlan) -> list[StoredRelease]:
-    schema = question.schema
-    return answers.releases(schema.dataset, schema.data_version, frame(priced.plan))
 
 
 def _union(plan: Plan, stored: Iterable[StoredRelease]) -> dict[str, Array]:

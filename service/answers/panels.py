@@ -22,7 +22,11 @@ SHORTEST = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`state`: waiting (no answer yet), good, stale (the last refresh failed; the last good answer stays)."""
+    """`state`: waiting (no answer yet), good, stale (the last refresh failed; the last good answer stays).
+
+    `state_code` is a problem's code, or why the panel itself could not go on; `unit` is what the line is
+    counted in. `refreshed_at` is when the answer was last found to be of the newest data.
+    """
 
     name: str
     dataset: str
@@ -31,19 +35,22 @@ class Panel:
     title: str
     chart: str
     refresh_seconds: int | None
+    unit: str
     budget_pico: int
     spent_pico: int = 0
+    refresh_pico: int = 0
     next_refresh_at: str | None = None
     query_id: str | None = None
     refreshed_at: str | None = None
     state: str = "waiting"
+    state_code: str = ""
     state_detail: str = ""
 
-    def runs_out_on(self, cost_pico: int) -> str | None:
-        """The day on which the line is used up if every refresh costs `cost_pico`; None: never."""
-        if self.refresh_seconds is None or cost_pico <= 0 or self.next_refresh_at is None:
+    def runs_out_on(self) -> str | None:
+        """The day of the first refresh that the line no longer covers, if each one finds new data; None: never."""
+        if self.refresh_seconds is None or self.refresh_pico <= 0 or self.next_refresh_at is None:
             return None
-        refreshes = (self.budget_pico - self.spent_pico) // cost_pico
+        refreshes = (self.budget_pico - self.spent_pico) // self.refresh_pico
         first = datetime.fromisoformat(self.next_refresh_at)
         try:
             return (first + refreshes * timedelta(seconds=self.refresh_seconds)).date().isoformat()
@@ -76,23 +83,19 @@ class Panels:
         self._store = store
 
     def put(self, panel: Panel) -> Panel:
-        """Create a panel, or change its owner's own. Money already spent stays spent."""
+        """Create a panel, or change its owner's own (see `_changed`)."""
 
         def work(tx: sa.Connection) -> Panel:
-            row = tx.execute(sa.select(tables.panel).where(tables.panel.c.name == panel.name)).one_or_none()
-            values = {name: getattr(panel, name) for name in Panel.__dataclass_fields__}
+            named = sa.select(tables.panel).where(tables.panel.c.name == panel.name)
+            row = tx.execute(named.with_for_update()).one_or_none()
             if row is None:
-                tx.execute(tables.panel.insert().values(**values))
+                tx.execute(tables.panel.insert().values(**_values(panel)))
                 return panel
             if row.owner != panel.owner:
                 raise Conflict(f"a panel named {panel.name} belongs to another key; choose another name")
-            kept = replace(panel, spent_pico=row.spent_pico)
-            tx.execute(
-                tables.panel.update()
-                .where(tables.panel.c.name == panel.name)
-                .values(**{**values, "spent_pico": row.spent_pico})
-            )
-            return kept
+            changed = _changed(_panel(row), panel)
+            tx.execute(tables.panel.update().where(tables.panel.c.name == panel.name).values(**_values(changed)))
+            return changed
 
         return self._store.write(work)
 
@@ -124,20 +127,30 @@ class Panels:
 
     def pay(self, name: str, cost_pico: int) -> bool:
         """Take the cost of one refresh from the line, or leave it and say no."""
+        assert cost_pico >= 0
         raised = tables.panel.c.spent_pico + cost_pico
         where = (tables.panel.c.name == name) & (raised <= tables.panel.c.budget_pico)
         update = tables.panel.update().where(where).values(spent_pico=raised)
         return self._store.write(lambda tx: tx.execute(update).rowcount == 1)
 
+    def give_back(self, name: str, cost_pico: int) -> None:
+        """Undo a payment whose charge was refused."""
+        lowered = tables.panel.update().where(tables.panel.c.name == name, tables.panel.c.spent_pico >= cost_pico)
+        self._store.write(lambda tx: tx.execute(lowered.values(spent_pico=tables.panel.c.spent_pico - cost_pico)))
+
+    def confirmed(self, name: str, now: str) -> None:
+        """The data has not changed since the panel's answer: it is still the newest."""
+        values = {"refreshed_at": now, "state": "good", "state_code": "", "state_detail": ""}
+        update = tables.panel.update().where(tables.panel.c.name == name).values(**values)
+        self._store.write(lambda tx: tx.execute(update))
+
     def refreshed(self, name: str, *, query_id: str, cost_pico: int, now: str) -> None:
         """Point the panel to its new answer and keep the old one in its history."""
+        good = {"query_id": query_id, "refreshed_at": now, "state": "good", "state_code": "", "state_detail": ""}
+        values = good | ({"refresh_pico": cost_pico} if cost_pico else {})
 
         def work(tx: sa.Connection) -> None:
-            tx.execute(
-                tables.panel.update()
-                .where(tables.panel.c.name == name)
-                .values(query_id=query_id, refreshed_at=now, state="good", state_detail="")
-            )
+            tx.execute(tables.panel.update().where(tables.panel.c.name == name).values(**values))
             tx.execute(
                 tables.panel_refresh.insert().values(
                     panel=name, query_id=query_id, refreshed_at=now, share_pico=cost_pico
@@ -146,9 +159,10 @@ class Panels:
 
         self._store.write(work)
 
-    def stale(self, name: str, detail: str) -> None:
+    def stale(self, name: str, code: str, detail: str) -> None:
         """The last refresh did not succeed; the last good answer stays readable."""
-        update = tables.panel.update().where(tables.panel.c.name == name).values(state="stale", state_detail=detail)
+        values = {"state": "stale", "state_code": code, "state_detail": detail}
+        update = tables.panel.update().where(tables.panel.c.name == name).values(**values)
         self._store.write(lambda tx: tx.execute(update))
 
     def history(self, name: str, limit: int = 1000) -> list[tuple[str, str]]:
@@ -161,6 +175,28 @@ class Panels:
         )
         with self._store.read() as tx:
             return [(row.refreshed_at, row.query_id) for row in tx.execute(query)]
+
+
+def _changed(old: Panel, new: Panel) -> Panel:
+    """Money already spent stays spent, in its unit; the same question keeps its answer and its turn."""
+    spent = old.spent_pico if new.unit == old.unit else 0
+    if (old.request, old.dataset) != (new.request, new.dataset):
+        return replace(new, spent_pico=spent)
+    turn = old.next_refresh_at if old.refresh_seconds == new.refresh_seconds else new.next_refresh_at
+    return replace(
+        new,
+        spent_pico=spent,
+        next_refresh_at=turn,
+        query_id=old.query_id,
+        refreshed_at=old.refreshed_at,
+        state=old.state,
+        state_code=old.state_code,
+        state_detail=old.state_detail,
+    )
+
+
+def _values(panel: Panel) -> dict[str, Any]:
+    return {name: getattr(panel, name) for name in Panel.__dataclass_fields__}
 
 
 def _panel(row: Any) -> Panel:

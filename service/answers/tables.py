@@ -20,6 +20,16 @@ answer = sa.Table(
     sa.Index("answer_by_principal", "principal", "asked_at"),
 )
 
+# Free answers that were asked for under an Idempotency-Key; paid ones have theirs in the ledger's hold.
+attempt = sa.Table(
+    "attempt",
+    metadata,
+    sa.Column("principal", sa.String(40), primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("request_hash", sa.Text, nullable=False),
+    sa.Column("query_id", sa.String(40), nullable=False),
+)
+
 release = sa.Table(
     "release",
     metadata,
@@ -43,12 +53,15 @@ panel = sa.Table(
     sa.Column("title", sa.Text, nullable=False),
     sa.Column("chart", sa.Text, nullable=False),
     sa.Column("refresh_seconds", sa.BigInteger, nullable=True),
-    sa.Column("budget_pico", sa.BigInteger, nullable=False),  # of the dataset's share
+    sa.Column("unit", sa.String(10), nullable=False),  # what the line is counted in: epsilon, rho or share
+    sa.Column("budget_pico", sa.BigInteger, nullable=False),
     sa.Column("spent_pico", sa.BigInteger, nullable=False),
+    sa.Column("refresh_pico", sa.BigInteger, nullable=False),  # what one refresh costs
     sa.Column("next_refresh_at", sa.String(32), nullable=True),
     sa.Column("query_id", sa.String(40), nullable=True),  # the last good answer
     sa.Column("refreshed_at", sa.String(32), nullable=True),
     sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("state_code", sa.String(40), nullable=False),
     sa.Column("state_detail", sa.Text, nullable=False),
 )
 

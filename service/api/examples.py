@@ -106,6 +106,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     403: _problem("The role is too low, the budget does not cover it, or queries are paused."),
     404: _problem("Absent, or not yours: the same answer."),
     405: _problem("The address does not take this method."),
+    406: _problem("No offered form fits the Accept header."),
     409: _problem("In use, already there, or the Idempotency-Key belongs to another body."),
     413: _problem("The body is too large."),
     422: _problem("The request does not fit, or can not be answered as it stands."),

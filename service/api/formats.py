@@ -1,16 +1,20 @@
 """One stored answer in the form the caller asks for: JSON as stored, flat JSON, CSV or Arrow.
 
 All forms are made from the stored bytes, so they hold the same released values. CSV is safe to open in
-a spreadsheet: text that would start a formula gets a leading apostrophe.
+a spreadsheet: text that would start a formula gets a leading apostrophe. A form that nobody offers is
+refused before anything is asked or charged (docs/decisions/0022).
 """
 
 import csv
 import io
 import json
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
+
+from service.core.errors import NotAcceptable
 
 JSON = "application/json"
 CSV = "text/csv"
@@ -18,6 +22,28 @@ ARROW = "application/vnd.apache.arrow.stream"
 OFFERED = (JSON, CSV, ARROW)
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+BY_NAME = {"json": JSON, "flat": JSON, "csv": CSV, "arrow": ARROW}
+
+
+def agreed(shape: str | None, accept: str | None) -> str:
+    """The media type that `format` names, else one that the Accept header takes; NotAcceptable without one."""
+    media_type = BY_NAME[shape] if shape else choose(accept)
+    if media_type is None:
+        raise NotAcceptable(
+            f"answers come as {', '.join(OFFERED)}", {"remedy": "accept one of these, or leave Accept out"}
+        )
+    return media_type
+
+
+def formed(body: bytes, shape: str | None, media_type: str) -> bytes:
+    """The stored bytes in that form."""
+    if media_type == CSV:
+        return to_csv(body)
+    if media_type == ARROW:
+        return to_arrow(body)
+    return flat(body) if shape == "flat" else body
 
 
 def choose(accept: str | None) -> str | None:
@@ -49,53 +75,63 @@ def _quality(parameters: list[str]) -> float:
 
 def flat(body: bytes) -> bytes:
     """A list of objects: what Grafana's JSON data sources and most scripts like best."""
-    answer = json.loads(body)
-    names = [column["name"] for column in answer["columns"]]
-    rows = []
-    for cells, low, high in zip(answer["rows"], answer["low_95"], answer["high_95"], strict=True):
-        row: dict[str, Any] = dict(zip(names, cells, strict=True))
-        for name, column, bottom, top in zip(names, answer["columns"], low, high, strict=True):
-            if column["role"] == "value":
-                row[f"{name}_low_95"], row[f"{name}_high_95"] = bottom, top
-        rows.append(row)
-    return json.dumps(rows, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(flat_rows(json.loads(body)), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def flat_columns(answer: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """(name, which list of the answer, column): each value with its interval beside it, no name twice."""
+    found: list[tuple[str, str, int]] = []
+    taken: set[str] = set()
+    for at, column in enumerate(answer["columns"]):
+        sides = ("rows", "low_95", "high_95") if column["role"] == "value" else ("rows",)
+        for side in sides:
+            name = wanted = column["name"] if side == "rows" else f"{column['name']}_{side}"
+            number = 2
+            while name in taken:
+                name, number = f"{wanted}_{number}", number + 1
+            taken.add(name)
+            found.append((name, side, at))
+    return found
+
+
+def flat_names(answer: Mapping[str, Any]) -> list[str]:
+    return [name for name, _, _ in flat_columns(answer)]
+
+
+def flat_rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    columns = flat_columns(answer)
+    return [{name: answer[side][row][at] for name, side, at in columns} for row in range(len(answer["rows"]))]
 
 
 def to_csv(body: bytes) -> bytes:
     """The flat rows as CSV with a header line; dates and text quoted where needed."""
-    rows = json.loads(flat(body))
+    answer = json.loads(body)
+    return csv_of(flat_rows(answer), flat_names(answer))
+
+
+def csv_of(rows: list[dict[str, Any]], names: list[str]) -> bytes:
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\r\n")
-    writer.writerow([_safe(name) for name in (rows[0] if rows else _flat_names(body))])
+    writer.writerow([_safe(name) for name in names])
     for row in rows:
-        writer.writerow([_safe(cell) for cell in row.values()])
+        writer.writerow([_safe(row.get(name)) for name in names])
     return sink.getvalue().encode()
 
 
 def to_arrow(body: bytes) -> bytes:
     """The flat rows as one Arrow stream, typed by the answer's column types."""
     answer = json.loads(body)
-    rows = json.loads(flat(body))
-    fields: list[tuple[str, Any]] = []
-    for column in answer["columns"]:
-        fields.append((column["name"], _arrow_type(column["type"])))
-        if column["role"] == "value":
-            fields += [(f"{column['name']}_{side}_95", _interval_type(column["type"])) for side in ("low", "high")]
-    arrays = [pa.array([_cast(row.get(name), kind) for row in rows], kind) for name, kind in fields]
+    rows = flat_rows(answer)
+    fields = []
+    for name, side, at in flat_columns(answer):
+        declared = answer["columns"][at]["type"]
+        fields.append((name, _arrow_type(declared) if side == "rows" else _interval_type(declared)))
+    arrays = [pa.array([_cast(row[name], kind) for row in rows], kind) for name, kind in fields]
     table = pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, kind) for name, kind in fields]))
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def _flat_names(body: bytes) -> list[str]:
-    names: list[str] = []
-    for column in json.loads(body)["columns"]:
-        names.append(column["name"])
-        if column["role"] == "value":
-            names += [f"{column['name']}_low_95", f"{column['name']}_high_95"]
-    return names
 
 
 def _safe(cell: Any) -> Any:

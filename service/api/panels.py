@@ -3,7 +3,7 @@
 import hashlib
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
@@ -11,8 +11,8 @@ from pydantic import Field
 from service.answers.panels import Panel, now_text, parse_period
 from service.api.auth import Analyst, Viewer, Wired
 from service.api.exact import ExactRoute
-from service.api.formats import JSON
-from service.api.queries import Shape, formed
+from service.api.formats import CSV, JSON, agreed, csv_of, flat_names, flat_rows, formed
+from service.api.queries import Shape
 from service.api.wire import Amount, QuestionWire, Words, ask_of
 from service.catalog.keys import may_read
 from service.core.amounts import parse_epsilon, show_pico
@@ -22,6 +22,8 @@ from service.core.schema import NAME_PATTERN
 
 router = APIRouter(prefix="/v1/panels", tags=["panels"], route_class=ExactRoute)
 
+PAST = ("columns", "rows", "low_95", "high_95", "data_version")
+RELEASED_AT = "released_at"
 PanelName = Annotated[str, Path(pattern=f"^{NAME_PATTERN}$", max_length=63)]
 
 
@@ -43,7 +45,7 @@ def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wire
     parts.catalog.schema(ask.dataset, analyst)
     if ask.fresh:
         raise LossOutOfRange("a panel pays once per data version; fresh can not be set", {"field": "fresh"})
-    parts.answerer.estimate(ask, analyst)
+    unit, cost = parts.answerer.line_cost(ask, analyst)
     period = parse_period(wanted.refresh)
     stored = parts.panels.put(
         Panel(
@@ -54,7 +56,9 @@ def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wire
             title=wanted.title,
             chart=json.dumps(wanted.chart or {}, default=str),
             refresh_seconds=period,
+            unit=unit,
             budget_pico=parse_epsilon(wanted.budget, "budget"),
+            refresh_pico=cost,
             next_refresh_at=None if period is None else now_text(),
         )
     )
@@ -80,9 +84,11 @@ def list_panels(viewer: Viewer, parts: Wired) -> Response:
 @router.get("/{panel}", response_model=dict[str, Any], responses={304: {"description": "Not changed since that ETag."}})
 def get_panel(panel: PanelName, viewer: Viewer, parts: Wired, request: Request, shape: Shape = None) -> Response:
     """The last good answer with its age; 304 when it has not changed."""
+    media_type = agreed(shape, request.headers.get("accept"))
     found = readable(panel, viewer, parts)
-    body = panel_body(found, parts)
-    content, media_type = formed(body, shape, request.headers.get("accept")) if found.query_id else (body, JSON)
+    body, has_answer = panel_body(found, parts)
+    content = formed(body, shape, media_type) if has_answer else body
+    media_type = media_type if has_answer else JSON
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "private, max-age=1, must-revalidate"}
     if found.refreshed_at is not None:
@@ -95,18 +101,30 @@ def get_panel(panel: PanelName, viewer: Viewer, parts: Wired, request: Request, 
 
 @router.get("/{panel}/history", response_model=list[dict[str, Any]])
 def get_history(
-    panel: PanelName, viewer: Viewer, parts: Wired, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    panel: PanelName,
+    viewer: Viewer,
+    parts: Wired,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    shape: Annotated[Literal["json", "flat", "csv"], Query(alias="format")] = "json",
 ) -> Response:
-    """Past refreshes, newest first, each with its rows and intervals."""
+    """Past refreshes, newest first, each with its rows and intervals; `flat` and `csv` are one time series."""
     readable(panel, viewer, parts)
     past = []
     for refreshed_at, query_id in parts.panels.history(panel, limit):
         stored = parts.answers.get(query_id)
         if stored is not None:
-            answer = json.loads(stored.body)
-            kept = {name: answer[name] for name in ("columns", "rows", "low_95", "high_95", "data_version")}
-            past.append({"refreshed_at": refreshed_at, "id": query_id, **kept})
-    return Response(json.dumps(past, allow_nan=False), media_type=JSON)
+            past.append((refreshed_at, query_id, json.loads(stored.body)))
+    if shape == "json":
+        shown = [
+            {"refreshed_at": refreshed_at, "id": query_id, **{name: answer[name] for name in PAST}}
+            for refreshed_at, query_id, answer in past
+        ]
+        return Response(json.dumps(shown, ensure_ascii=False, allow_nan=False), media_type=JSON)
+    rows = [{RELEASED_AT: refreshed_at, **row} for refreshed_at, _, answer in past for row in flat_rows(answer)]
+    if shape == "flat":
+        return Response(json.dumps(rows, ensure_ascii=False, allow_nan=False), media_type=JSON)
+    names = dict.fromkeys(name for _, _, answer in past for name in flat_names(answer))
+    return Response(csv_of(rows, [RELEASED_AT, *names]), media_type=CSV)
 
 
 @router.delete("/{panel}", status_code=204)
@@ -115,7 +133,7 @@ def delete_panel(panel: PanelName, analyst: Analyst, parts: Wired) -> Response:
     found = readable(panel, analyst, parts)
     if analyst.role != "admin" and found.owner != analyst.prefix:
         raise NotAllowed("only the panel's owner or an admin may delete it")
-    parts.panels.delete(panel)
+    parts.refresher.forget(panel)
     return Response(status_code=204)
 
 
@@ -127,17 +145,21 @@ def readable(name: str, principal: Principal, parts: Wired) -> Panel:
     return panel
 
 
-def panel_body(panel: Panel, parts: Wired) -> bytes:
-    """The stored answer plus what the panel knows of itself."""
+def panel_body(panel: Panel, parts: Wired) -> tuple[bytes, bool]:
+    """The stored answer plus what the panel knows of itself; False: there is no answer yet.
+
+    Joined as bytes: both are JSON objects, and a poll need not read a large answer to add a few fields.
+    """
     stored = None if panel.query_id is None else parts.answers.get(panel.query_id)
-    answer: dict[str, Any] = {} if stored is None else json.loads(stored.body)
-    return json.dumps({**answer, **show_panel(panel)}, ensure_ascii=False, allow_nan=False).encode()
+    own = show_panel(panel)
+    if stored is None or stored.status != "answered":
+        return json.dumps(own, ensure_ascii=False, allow_nan=False).encode(), False
+    del own["dataset"]  # the answer names it
+    return stored.body[:-1] + b"," + json.dumps(own, ensure_ascii=False, allow_nan=False).encode()[1:], True
 
 
 def show_panel(panel: Panel) -> dict[str, Any]:
     """Name, state and money. The owner is a key's public prefix."""
-    request = json.loads(panel.request)
-    unit = next((name for name in ("epsilon", "rho") if request.get(name) is not None), "share")
     return {
         "panel": panel.name,
         "dataset": panel.dataset,
@@ -145,10 +167,16 @@ def show_panel(panel: Panel) -> dict[str, Any]:
         "chart": json.loads(panel.chart),
         "owner": panel.owner,
         "state": panel.state,
+        "state_code": panel.state_code or None,
         "state_detail": panel.state_detail,
         "refresh_seconds": panel.refresh_seconds,
         "refreshed_at": panel.refreshed_at,
         "next_refresh_at": panel.next_refresh_at,
-        "runs_out_on": panel.runs_out_on(parse_epsilon(request[unit], unit)) if request.get(unit) else None,
-        "budget": {"unit": unit, "line": show_pico(panel.budget_pico), "spent": show_pico(panel.spent_pico)},
+        "runs_out_on": panel.runs_out_on(),
+        "budget": {
+            "unit": panel.unit,
+            "line": show_pico(panel.budget_pico),
+            "spent": show_pico(panel.spent_pico),
+            "per_refresh": show_pico(panel.refresh_pico),
+        },
     }

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FRESH_S = 1.0
 KEPT_BYTES = 64 * 1024 * 1024
+OVERHEAD_BYTES = 2048  # headers and names of one kept response
 LARGEST_BYTES = 1024 * 1024
 POLLED = re.compile(r"/v1/(panels|queries)/[A-Za-z0-9_]{1,63}")
 
@@ -81,12 +82,16 @@ class Polls:
         if start["status"] != 200 or etag is None or len(body) > LARGEST_BYTES:
             return
         old = self._kept.pop(wanted, None)
-        self._bytes += len(body) - (len(old.body) if old is not None else 0)
+        self._bytes += _size(body) - (_size(old.body) if old is not None else 0)
         prefix = scope.get("state", {}).get("key_prefix")
         self._kept[wanted] = Kept(self._clock() + FRESH_S, headers, body, etag, scope.get("route"), prefix)
         while self._bytes > KEPT_BYTES:
             _, dropped = self._kept.popitem(last=False)
-            self._bytes -= len(dropped.body)
+            self._bytes -= _size(dropped.body)
+
+
+def _size(body: bytes) -> int:
+    return len(body) + OVERHEAD_BYTES
 
 
 async def _send(kept: Kept, if_none_match: bytes, send: Send) -> None:

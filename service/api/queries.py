@@ -12,11 +12,11 @@ from fastapi.responses import StreamingResponse
 from service.api.auth import Analyst, Viewer, Wired
 from service.api.exact import ExactRoute
 from service.api.examples import ANSWER_RESPONSES, QUERY_EXAMPLES, Waiting
-from service.api.formats import ARROW, CSV, JSON, choose, flat, to_arrow, to_csv
+from service.api.formats import JSON, agreed, formed
 from service.api.parts import Submitted
 from service.api.wire import QueryWire, ask_of
 from service.catalog.declare import Name
-from service.core.errors import AnswerFailed
+from service.core.errors import AnswerFailed, NotFound, ServiceError
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=ExactRoute)
 
@@ -51,6 +51,7 @@ def post_query(
 
     201 with a new answer, 200 with a stored one, 202 with a Location when it takes longer than `wait`.
     """
+    agreed(shape, request.headers.get("accept"))  # before anything is charged
     submitted = parts.answerer.submit(ask_of(query), analyst, key, request_hash(query), float(query.wait))
     request.state.query_id = submitted.query_id
     return shown(submitted, request, shape, query.dataset)
@@ -91,18 +92,27 @@ def list_queries(
 )
 async def follow_query(query_id: QueryId, analyst: Analyst, parts: Wired) -> StreamingResponse:
     """Server-sent states until the query is answered or has failed."""
-    first = await asyncio.to_thread(parts.answerer.find, query_id, analyst)
+
+    def state() -> str:
+        try:
+            return parts.answerer.find(query_id, analyst).status
+        except NotFound:
+            raise
+        except ServiceError:
+            return "failed"
+
+    first = await asyncio.to_thread(state)
 
     async def states() -> AsyncIterator[str]:
         current, sent = first, ""
         for _ in range(EVENTS_MAX):
-            if current.status != sent:
-                sent = current.status
+            if current != sent:
+                sent = current
                 yield f"event: state\ndata: {json.dumps({'id': query_id, 'status': sent})}\n\n"
             if sent in ("answered", "failed"):
                 return
             await asyncio.sleep(EVENTS_POLL_S)
-            current = await asyncio.to_thread(parts.answerer.find, query_id, analyst)
+            current = await asyncio.to_thread(state)
 
     return StreamingResponse(states(), media_type="text/event-stream")
 
@@ -116,7 +126,8 @@ def shown(submitted: Submitted, request: Request, shape: str | None, dataset: st
         waiting = {"id": submitted.query_id, "status": submitted.status} | ({"dataset": dataset} if dataset else {})
         headers = {"Location": location, "Retry-After": "1"}
         return Response(json.dumps(waiting), status_code=202, media_type=JSON, headers=headers)
-    content, media_type = formed(submitted.body, shape, request.headers.get("accept"))
+    media_type = agreed(shape, request.headers.get("accept"))
+    content = formed(submitted.body, shape, media_type)
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {
         "ETag": etag,
@@ -128,13 +139,3 @@ def shown(submitted: Submitted, request: Request, shape: str | None, dataset: st
         return Response(status_code=304, headers=headers)
     status = 201 if submitted.is_new else 200
     return Response(content, status_code=status, media_type=media_type, headers=headers)
-
-
-def formed(body: bytes, shape: str | None, accept: str | None) -> tuple[bytes, str]:
-    """`format` decides, then Accept; what nobody offers becomes JSON."""
-    media_type = {"json": JSON, "flat": JSON, "csv": CSV, "arrow": ARROW}[shape] if shape else choose(accept) or JSON
-    if media_type == CSV:
-        return to_csv(body), CSV
-    if media_type == ARROW:
-        return to_arrow(body), ARROW
-    return (flat(body) if shape == "flat" else body), JSON

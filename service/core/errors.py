@@ -16,6 +16,7 @@ ServiceError
 ├── Conflict                409  conflict                 the thing is in use, or already there
 ├── BudgetExhausted         403  budget-exhausted         names the account, its remainder, this cost
 ├── DatasetPaused           403  dataset-paused           the failure allowance is used up
+├── NotAcceptable           406  not-acceptable           no offered form fits the Accept header
 ├── BodyTooLarge            413  body-too-large           before parsing
 ├── TooBusy                 503  too-busy                 before reserve
 ├── RateLimited             429  rate-limited             before reserve
@@ -113,6 +114,10 @@ class DatasetPaused(ServiceError):
     code, title, status = "dataset-paused", "Queries are paused until an admin looks", 403
 
 
+class NotAcceptable(ServiceError):
+    code, title, status = "not-acceptable", "No offered form fits", 406
+
+
 class BodyTooLarge(ServiceError):
     code, title, status = "body-too-large", "The request body is too large", 413
 
@@ -130,6 +135,12 @@ class OuterRefused(ServiceError):
     The core stays stored, so a corrected question over it costs nothing."""
 
     code, title, status, budget_spent = "outer-refused", "The released values do not fit this SQL", 422, True
+
+
+class ReplayRefused(OuterRefused):
+    """The same over a release that somebody has paid for before: this time nothing was spent."""
+
+    budget_spent = False
 
 
 class AnswerFailed(ServiceError):

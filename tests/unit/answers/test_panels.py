@@ -22,6 +22,7 @@ PANEL = Panel(
     title="Sales",
     chart="{}",
     refresh_seconds=3600,
+    unit="epsilon",
     budget_pico=10,
     next_refresh_at=DUE,
 )
@@ -81,15 +82,42 @@ def test_a_panel_of_another_key_can_not_be_taken_over(panels: Panels) -> None:
 def test_a_failed_refresh_keeps_the_last_good_answer(panels: Panels) -> None:
     panels.put(PANEL)
     panels.refreshed("sales", query_id="q_1", cost_pico=3, now=DUE)
-    panels.stale("sales", "no budget")
+    panels.stale("sales", "budget-exhausted", "no budget")
     panel = panels.get("sales")
     assert panel is not None
-    assert (panel.state, panel.query_id, panel.refreshed_at) == ("stale", "q_1", DUE)
+    assert (panel.state, panel.state_code, panel.query_id) == ("stale", "budget-exhausted", "q_1")
+    assert panel.refreshed_at == DUE
     assert panels.history("sales") == [(DUE, "q_1")]
 
 
 def test_the_day_on_which_the_money_runs_out_is_named() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     panel = replace(PANEL, refresh_seconds=86400, budget_pico=100, spent_pico=40, next_refresh_at=start.isoformat())
-    assert panel.runs_out_on(20) == (start + timedelta(days=3)).date().isoformat()
-    assert panel.runs_out_on(0) is None
+    assert replace(panel, refresh_pico=20).runs_out_on() == (start + timedelta(days=3)).date().isoformat()
+    assert panel.runs_out_on() is None
+    assert replace(panel, refresh_pico=20, refresh_seconds=None).runs_out_on() is None
+
+
+def test_a_new_title_or_line_keeps_the_answer_and_another_question_does_not(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.refreshed("sales", query_id="q_1", cost_pico=3, now=DUE)
+    same = panels.put(replace(PANEL, title="New", budget_pico=50))
+    assert (same.query_id, same.state, same.next_refresh_at) == ("q_1", "good", DUE)
+    other = panels.put(replace(PANEL, request='{"sql": "other"}'))
+    assert (other.query_id, other.state) == (None, "waiting")
+
+
+def test_a_line_in_another_unit_starts_anew(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.pay("sales", 7)
+    assert panels.put(replace(PANEL, unit="rho")).spent_pico == 0
+
+
+def test_what_was_not_charged_is_given_back_and_never_more(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.pay("sales", 7)
+    panels.give_back("sales", 7)
+    panels.give_back("sales", 7)
+    back = panels.get("sales")
+    assert back is not None
+    assert back.spent_pico == 0
