@@ -53,7 +53,7 @@ def _code(column: str, low: int, high: int, steps: int) -> str:
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection) -> None:
-    """Ordered by unit, coded, ranked at random inside each unit, with the indexes (DESIGN section 6)."""
+    """Ordered by unit, coded, with a random rank per row and the indexes (DESIGN section 6)."""
     connection.execute("""
         CREATE TABLE "#units" AS SELECT row_number() OVER (ORDER BY u) - 1 AS "#unit", hash(u) AS "key", u
         FROM (SELECT DISTINCT o_custkey AS u FROM raw_orders)""")
@@ -62,7 +62,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection) -> None:
     _copy(connection, "orders", "SELECT l.*", "raw_orders", "o_custkey")
     connection.execute(f"""
         CREATE TABLE "people" AS SELECT *, {_code("p_score", 0, 100, 1024)}, p_id AS "#unit",
-        CAST(0 AS BIGINT) AS "#rank" FROM raw_people ORDER BY p_id""")
+        CAST(hash(hash(p_id, 99)) >> 1 AS BIGINT) AS "#rank" FROM raw_people ORDER BY p_id""")
     for table, codes in (
         ("lineitem", ("l_quantity", "l_extendedprice", "l_discount")),
         ("orders", ()),
@@ -74,7 +74,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, name: str, select: str, source: str, unit: str) -> None:
+    rank = 'CAST(hash(hash(l.rowid, 99)) >> 1 AS BIGINT) AS "#rank"'
     connection.execute(f"""
-        CREATE TABLE "{name}" AS SELECT *, row_number() OVER (PARTITION BY "#unit" ORDER BY r) - 1 AS "#rank"
-        FROM ({select}, "#unit", hash(hash(l.rowid, 99)) AS r FROM {source} AS l JOIN "#units" ON {unit} = u)
-        ORDER BY "#unit", "#rank" """)
+        CREATE TABLE "{name}" AS {select}, "#unit", {rank}
+        FROM {source} AS l JOIN "#units" ON {unit} = u ORDER BY "#unit" """)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from service.core.plan import ONE, KeysNeed, Plan, Statement
-from service.sql.bound import CANDIDATES, UNIT, index_of, may_exceed, rows_of_candidates, scanned_table
+from service.sql.bound import CANDIDATES, UNIT, may_exceed, rows_of_candidates
 from service.sql.emit_choose import EDGE_MAX, EDGES, FEW, KEPT, MANY, UNITS, Things, kept_things
 from service.sql.emit_duckdb import choice, narrow, nth_smallest, quoted, quotient, root, text
 
@@ -59,19 +59,14 @@ def _pair_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> t
 def _row_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """A slot is a row: the first k of the unit's rows by rank. Every kept row weighs ONE // kept rows.
 
+    Ranks are random numbers, independent of the unit's size, so the k-th smallest must be found; a rank
+    that counted the unit's rows from 0 would let an unfiltered scan skip that.
+
     Rows of equal rank (after a join that repeats them) are ordered by their keys: those that are still
     equal count the same, so it does not matter which is kept.
     """
     limit = need.groups_per_unit
     columns = ", ".join((UNIT, *by))
-    table = scanned_table(plan)
-    if table is not None and plan.rows.args.get("where") is None:
-        # The rank counts the unit's rows from 0, so the first k rows need no look at the others.
-        scan = f"SELECT {columns} FROM ({text(_with_rank(plan.rows))}) WHERE {RANK} < {limit}"
-        share = quotient(str(ONE), quoted("rows"))
-        few = f'SELECT {UNIT}, {share} AS w FROM {index_of(table)} WHERE "rows" < {limit}'
-        weighed = f"SELECT s.*, coalesce(f.w, {ONE // limit}) AS w FROM ({scan}) AS s LEFT JOIN ({few}) AS f"
-        return (), f"{weighed} USING ({UNIT})"
     clauses = _kept_rows(plan, limit, salt, by)
     kept = f"SELECT {UNIT}, {quotient(str(ONE), 'count(*)')} AS w FROM {KEPT} GROUP BY {UNIT}"
     return clauses, f"SELECT {columns}, w FROM {KEPT} JOIN ({kept}) USING ({UNIT})"
@@ -112,7 +107,8 @@ def _ranked_rows(plan: Plan, salt: int, by: tuple[str, ...]) -> tuple[Plan, Call
     if _driven_by_table(plan):
         ranked = replace(plan, rows=_with_rank(plan.rows))
         return ranked, lambda rows: f"SELECT {columns}, r.{RANK} AS h FROM ({rows}) AS r"
-    names = [column.name for column in (*plan.keys, *plan.measures, *plan.attributes)]
+    names = [key.name for key in plan.keys] + [measure.name for measure in plan.measures]
+    names += [attribute.name for attribute in plan.attributes]
     hashed = choice(salt, 'u."key"', tuple(f"r.{quoted(name)}" for name in names))
     joined = f"AS r JOIN {UNITS} AS u ON r.{UNIT} = u.{UNIT}"
     return plan, lambda rows: f"SELECT {columns}, {hashed} AS h FROM ({rows}) {joined}"
