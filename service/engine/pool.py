@@ -33,7 +33,8 @@ class BindFailed(Exception):
 
 
 class Pool:
-    """At most `workers` bound children idle at a time, and always a blank or two."""
+    """At most `workers` bound children, busy and idle together, since each may fill its part of the memory;
+    and always a blank or two. A dataset that nobody asked for longest gives way."""
 
     def __init__(self, *, workers: int, memory_bytes: int, threads: int) -> None:
         self._workers = workers
@@ -72,7 +73,8 @@ class Pool:
             self._busy -= 1
             if child.alive and not self._closed:
                 self._idle.append((binding.key, child))
-                surplus = self._idle.pop(0)[1] if len(self._idle) > self._workers else None
+                full = self._busy + len(self._idle) > self._workers
+                surplus = self._idle.pop(0)[1] if full else None
             self._work.notify()
         if surplus is not None:
             surplus.kill()
@@ -104,6 +106,8 @@ class Pool:
         for place in range(len(self._idle) - 1, -1, -1):
             if self._idle[place][0] == key:
                 return self._idle.pop(place)[1], stale
+        while self._idle and self._busy + len(self._idle) > self._workers:
+            stale.append(self._idle.pop(0)[1])
         return None, stale
 
     def _bind_blank(self, binding: Binding) -> Child:

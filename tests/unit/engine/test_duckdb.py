@@ -81,6 +81,25 @@ def test_statements_reuse_a_warm_child(engine: DuckDBEngine) -> None:
         assert slot._child.process.pid == pid
 
 
+def test_no_more_children_hold_data_than_there_are_workers(tmp_path: Path) -> None:
+    """Each may fill its part of the memory, busy or idle: so the limit holds whatever datasets are asked."""
+    sources = write_shop(tmp_path / "sources")
+    importer = Importer(tmp_path / "data", [tmp_path / "sources"], ImportOptions(MEMORY, threads=1))
+    for dataset in ("a", "b", "c"):
+        importer.prepare(dataset, DECLARED["orders"], sources["orders"])
+    held = DuckDBEngine(tmp_path / "data", EngineOptions(workers=2, memory_bytes=2 * MEMORY, threads=1))
+    seen = []
+    try:
+        for dataset in ("a", "b", "a", "c", "b"):
+            with held.slot(dataset, SECONDS) as slot:
+                assert column(slot, 'SELECT COUNT(*) AS n FROM "orders"') == [4]
+                seen.append(slot._child.process)
+                assert len({process.pid for process in seen if process.poll() is None}) <= 2
+    finally:
+        held.close()
+    assert seen[0] is seen[2]
+
+
 def test_the_engine_says_whether_it_is_ready(importer: tuple[Importer, Path]) -> None:
     held = DuckDBEngine(importer[1] / "data", EngineOptions(workers=1, memory_bytes=MEMORY, threads=1))
     try:
