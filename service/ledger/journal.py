@@ -95,5 +95,5 @@ def entries(
     chosen = sa.select(entry).where(entry.c.number > after).order_by(entry.c.number).limit(limit)
     if dataset is not None:
         chosen = chosen.where(entry.c.dataset == dataset)
-    for row in tx.execution_options(yield_per=1000).execute(chosen):
+    for row in tx.execute(chosen, execution_options={"yield_per": 1000}):
         yield Entry(*row)

@@ -4,6 +4,7 @@ One database holds the ledger, the catalog and the answers, so that a result and
 settles it are one commit. Two kinds: SQLite (a file, the embedded default) and PostgreSQL.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,8 +86,11 @@ def open_engine(url: str) -> sa.Engine:
 def _open_sqlite(url: sa.URL) -> sa.Engine:
     if not url.database or url.database == ":memory:":
         raise ValueError("the ledger needs a file: a budget that forgets is no budget")
+    if sqlite3.sqlite_version_info < (3, 35):
+        raise RuntimeError(f"SQLite 3.35 or later is needed (RETURNING), this is {sqlite3.sqlite_version}")
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = sa.create_engine(url, connect_args={"timeout": LOCK_WAIT_MS / 1000, "check_same_thread": False})
+    settings = {"timeout": LOCK_WAIT_MS / 1000, "check_same_thread": False}
+    engine = sa.create_engine(url, connect_args=settings, pool_size=8, max_overflow=56)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: object) -> None:

@@ -40,15 +40,15 @@ def announce(store: Store) -> Presence:
 
 
 class FilePresence:
-    """A locked file in `<database>.owners/`; removed by whoever finds it unlocked."""
+    """A locked file in `<database>.owners/`; removed by its owner, or by whoever finds it unlocked."""
 
     def __init__(self, store: Store) -> None:
         self.owner = new_id("o")
         self._folder = Path(f"{store.engine.url.database}.owners")
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._file: IO[bytes] = (self._folder / self.owner).open("wb")
-        if fcntl is not None:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._file = self._lock(self._folder / self.owner)
+        for left in self._folder.iterdir():
+            self.is_gone(left.name)
 
     def is_gone(self, owner: str) -> bool:
         if owner == self.owner:
@@ -59,16 +59,32 @@ class FilePresence:
         except FileNotFoundError:
             return True
         with file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return False
+            if not _locked(file):
+                return False
             path.unlink(missing_ok=True)
         return True
 
     def close(self) -> None:
+        (self._folder / self.owner).unlink(missing_ok=True)
         self._file.close()
+
+    def _lock(self, path: Path) -> IO[bytes]:
+        """Another process may take the new file for a dead one's, before it is locked: then again."""
+        while True:
+            file = path.open("wb")
+            if _locked(file) and path.exists():
+                return file
+            file.close()
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Lock it, if nobody else has."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 class SessionPresence:

@@ -21,6 +21,9 @@ T = TypeVar("T")
 # More works than this in one transaction would make the first of them wait for the last.
 WORKS_PER_COMMIT = 64
 
+# The name of PostgreSQL's lock for "it is my turn to write".
+TURN = 4_840_202_611_160_002
+
 Work = Callable[[sa.Connection], Any]
 
 
@@ -49,12 +52,14 @@ class Writer:
     def __init__(self, connect: Callable[[], sa.Connection], *, is_sqlite: bool) -> None:
         """`connect` opens a connection in autocommit mode; transactions are spelled out here."""
         self._connect = connect
-        self._begin = "BEGIN IMMEDIATE" if is_sqlite else "BEGIN"
+        # One transaction at a time over all processes, taken first: writers can wait, but never for each other.
+        self._begin = "BEGIN IMMEDIATE" if is_sqlite else f"BEGIN; SELECT pg_advisory_xact_lock({TURN})"
         # PostgreSQL takes both in one trip, SQLite one statement at a time.
         renew = ("RELEASE SAVEPOINT work", "SAVEPOINT work")
         self._next: tuple[str, ...] = renew if is_sqlite else ("; ".join(renew),)
         self._connection: sa.Connection | None = None
         self._mutex = threading.Lock()
+        self._idle = threading.Condition(self._mutex)
         self._jobs: deque[_Job] = deque()
         self._leader: int | None = None  # the thread whose turn it is
         self._pid = os.getpid()
@@ -78,10 +83,11 @@ class Writer:
         return cast(T, job.result)
 
     def close(self) -> None:
-        """Refuse further works and give the connection back. Safe to call twice."""
+        """Refuse further works, let those under way finish, end the connection. Safe to call twice."""
         with self._mutex:
             self._closed = True
-            assert self._leader is None, "the store was closed in the middle of a write"
+            while self._leader is not None:
+                self._idle.wait()
             self._drop()
 
     def _lead(self, mine: _Job) -> None:
@@ -97,6 +103,8 @@ class Writer:
                 self._jobs[0].leads = True
                 self._leader = -1  # taken, by a thread that is about to wake up
                 self._jobs[0].wait.release()
+            else:
+                self._idle.notify_all()
         for job in batch[1:]:
             job.wait.release()
 

@@ -1,5 +1,7 @@
 """Start-up: what dead processes left is settled as failed; what living ones run is left alone."""
 
+from pathlib import Path
+
 import pytest
 
 from service.core.errors import AnswerFailed
@@ -53,3 +55,17 @@ def test_a_broken_session_is_renewed(ledger: Ledger, store: Store, url: str, kin
     with open_ledger(url) as (_, other):
         assert other.recover() == []
     ledger.settle(asked.query_id, "answered")
+
+
+def test_no_lock_files_pile_up(ledger: Ledger, url: str, kind: str) -> None:
+    """On SQLite a process removes its own file, and those of processes that were killed."""
+    ledger.reserve(ask())
+    if kind == "postgresql":
+        assert ledger.recover() == []
+        return
+    folder = Path(url.removeprefix("sqlite:///") + ".owners")
+    (folder / "o_killed").touch()
+    with open_ledger(url) as (_, other):
+        other.recover()
+        assert len(list(folder.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 1

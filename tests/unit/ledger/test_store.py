@@ -97,6 +97,51 @@ def test_a_closed_store_refuses(store: Store) -> None:
         insert(store, 1)
 
 
+def test_closing_waits_for_the_write_under_way(store: Store, url: str) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def work(tx: sa.Connection) -> None:
+        begun.set()
+        assert gate.wait(10)
+        tx.exec_driver_sql("INSERT INTO line VALUES (1)")
+
+    with ThreadPoolExecutor(2) as pool:
+        writing = pool.submit(store.write, work)
+        begun.wait(10)
+        closing = pool.submit(store.close)
+        time.sleep(0.05)
+        assert not closing.done()
+        gate.set()
+        writing.result()
+        closing.result()
+    other = Store(url)
+    assert lines(other) == [1]
+    other.close()
+
+
+def test_two_processes_that_lock_in_opposite_order_do_not_deadlock(store: Store, url: str) -> None:
+    """Whoever writes has the turn of all processes, before any row is locked."""
+    other = Store(url)
+    for number in (1, 2):
+        insert(store, number)
+    meet = threading.Barrier(2)
+
+    def both(mine: Store, first: int, second: int) -> None:
+        meet.wait(10)
+
+        def work(tx: sa.Connection) -> None:
+            tx.exec_driver_sql(f"UPDATE line SET number = number WHERE number = {first}")
+            time.sleep(0.05)
+            tx.exec_driver_sql(f"UPDATE line SET number = number WHERE number = {second}")
+
+        mine.write(work)
+
+    with ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(both, store, 1, 2), pool.submit(both, other, 2, 1)]:
+            future.result()
+    other.close()
+
+
 def test_settings_that_durability_hangs_on(store: Store, kind: str) -> None:
     with store.read() as tx:
         if kind == "sqlite":
