@@ -6,6 +6,7 @@ predicted error whatever the amount (MECHANISMS section 3):
 - COUNT, AVG or both beside SUM: joint sums under Laplace, (n, centred sum) under Gaussian noise. Both beat
   two primitives at half the budget: low² + high² <= 2·max² < 4·max².
 - VAR or STDDEV as well: the three joint sums; under Gaussian noise the squares come free.
+- COUNT(*) as well: one more coordinate of such a shape, at no cost.
 - `unit_sum` on a measure whose SUM is wanted: the capped sum, where its cap is below what rows and range
   imply; beside other aggregates only where half the budget still makes it better.
 """
@@ -42,6 +43,7 @@ class Demand:
     degree: int = 0
     function: str = ""
     p: Fraction = Fraction(0)
+    rows: bool = False  # COUNT(*) rides along
     family: tuple[str, str] | None = None
 
 
@@ -116,6 +118,26 @@ def pick_demands(plan: Plan, aggregates: Iterable[tuple[Aggregate, Fraction]]) -
     return demands
 
 
+def beside_rows(demands: list[Demand], weight: Fraction, law: Law) -> list[Demand]:
+    """COUNT(*) beside the sums of a measure: the rows where it is NULL are one more coordinate, which costs
+    nothing (counts.BesideRows). A primitive of its own where no measure is summed or counted for all rows, and
+    where it weighs so much more that its own share is better than sharing (sqrt(2)/share < sqrt(6)).
+
+    Not beside a FILTER of a family: the rows that a member leaves out belong to the other members.
+    """
+    hosts = [d for d in demands if d.kind in ("moments", "sum") and d.family is None]
+    host = max(hosts, key=lambda demand: demand.weight, default=None)
+    if host is None:
+        return [Demand("moments", EVERY_ROW, weight), *demands]
+    parts = 2 if law == "gaussian" and host.degree and host.kind == "moments" else 1
+    if 2 * weight * parts > 3 * host.weight:
+        return [Demand("moments", EVERY_ROW, weight), *demands]
+    primitives = 2 if law == "gaussian" and host.degree else 1  # a lone sum becomes count and sum
+    weight = max(host.weight / parts, weight) * primitives
+    widened = replace(host, kind="moments", rows=True, weight=weight)
+    return [widened if demand is host else demand for demand in demands]
+
+
 def reuses_count(plan: Plan) -> bool:
     """Does selecting the keys already count the people of each group, so that COUNT(DISTINCT unit) is free?"""
     counted = any(aggregate.function == "count_units" for aggregate in plan.aggregates)
@@ -146,9 +168,6 @@ def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list
     """Everything that the aggregates of a core are derived from."""
     weighted = [(aggregate, weights.get(aggregate.name, Fraction(1))) for aggregate in plan.aggregates]
     demands = []
-    rows = [weight for aggregate, weight in weighted if aggregate.function == "count" and aggregate.argument is None]
-    if rows:
-        demands.append(Demand("moments", EVERY_ROW, max(rows)))
     units = [weight for aggregate, weight in weighted if aggregate.function == "count_units"]
     if units and not reuses_count(plan):
         demands.append(Demand("units", EVERY_UNIT, max(units)))
@@ -158,6 +177,9 @@ def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list
             if aggregate.argument == measure.name and aggregate.function in MOMENTS:
                 wanted[aggregate.function] = max(weight, wanted.get(aggregate.function, Fraction(0)))
         demands += measure_demands(plan, measure, wanted, law)
+    rows = [weight for aggregate, weight in weighted if aggregate.function == "count" and aggregate.argument is None]
+    if rows:
+        demands = beside_rows(demands, max(rows), law)
     for attribute in plan.attributes:
         distinct = [w for a, w in weighted if a.function == "count_distinct" and a.argument == attribute.name]
         if distinct:

@@ -9,7 +9,8 @@ from fractions import Fraction
 
 from service.core.boundary import Array
 from service.core.plan import Aggregate
-from service.privacy.derive import linear_noise, measure_of, serving, sum_row
+from service.privacy.derive import COUNTS, count_row, linear_noise, measure_of, serving, sum_row
+from service.privacy.mechanisms.shape import Row
 from service.privacy.parts import SHAPES, Part, read_part
 from service.privacy.picks import PICKS, Pick, best, read_pick
 from service.privacy.priced import PricedPlan
@@ -37,7 +38,8 @@ def _serves(priced: PricedPlan, aggregate: Aggregate, parts: Iterable[Part], pic
     if measure is not None and (measure.auto or found_cap):
         # The range or cap was found privately: the amounts decide, not the widths that it led to.
         return stored.law == wanted.law and stored.shape == wanted.shape and stored.amount >= wanted.amount
-    if (stored.bound, stored.low, stored.high) != (wanted.bound, wanted.low, wanted.high):
+    counted = aggregate.function in COUNTS  # whatever range the sums beside it have
+    if stored.bound != wanted.bound or not (counted or (stored.low, stored.high) == (wanted.low, wanted.high)):
         return False
     return all(
         ours <= theirs * ROUNDING
@@ -58,8 +60,9 @@ def _pick_serves(stored: Pick, wanted: Pick) -> bool:
 def _noise(part: Part, aggregate: Aggregate) -> list[float]:
     """Deviations of the moments that the aggregate reads."""
     moments = part.moments
-    if aggregate.function in ("count", "count_units", "count_distinct"):
-        rows = [moments.n]
+    rows: list[Row | None]
+    if aggregate.function in COUNTS:
+        rows = [count_row(part, aggregate)]
     elif aggregate.function == "sum":
         rows = [sum_row(part)]
     elif aggregate.function == "avg":

@@ -32,6 +32,7 @@ from service.privacy.parts import EVERY_ROW, EVERY_UNIT, SHAPES, Part, read_part
 from service.privacy.picks import PICKS, pick_column, read_pick
 from service.privacy.wholes import as_float, combine
 
+COUNTS = ("count", "count_units", "count_distinct")
 VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 BIGINT_MAX = 2**63 - 1
 
@@ -59,6 +60,14 @@ class Coordinates:
     @property
     def laplace(self) -> bool:
         return self.part.law == "laplace"
+
+
+def count_row(part: Part, aggregate: Aggregate) -> Row:
+    """The count that an aggregate means: of all rows, or of those that the part is about."""
+    every = aggregate.function == "count" and aggregate.argument is None
+    row = part.moments.rows if every and part.moments.rows is not None else part.moments.n
+    assert row is not None
+    return row
 
 
 def sum_row(part: Part) -> Row | None:
@@ -192,6 +201,8 @@ def serves(part: Part, aggregate: Aggregate) -> bool:
         return part.source == EVERY_UNIT
     if function == "count_distinct":
         return part.shape == "distinct" and part.source == aggregate.argument
+    if function == "count" and aggregate.argument is None and moments.rows is not None:
+        return True
     if part.source != (aggregate.argument or EVERY_ROW) or part.shape in ("units", "distinct"):
         return False
     if function == "count":
@@ -208,7 +219,7 @@ def serving(parts: Iterable[Part], aggregate: Aggregate) -> Part | None:
     able = [part for part in parts if serves(part, aggregate)]
 
     def preference(part: Part) -> tuple[bool, float]:
-        row = sum_row(part) if aggregate.function == "sum" else part.moments.n
+        row = sum_row(part) if aggregate.function == "sum" else count_row(part, aggregate)
         assert row is not None
         return part.shape != "capped", linear_noise(part, row, Fraction(1))[0]
 
@@ -221,9 +232,8 @@ def measure_of(plan: Plan, aggregate: Aggregate) -> Measure | None:
 
 def part_column(at: Coordinates, aggregate: Aggregate, step: Fraction) -> ReleasedColumn:
     function = aggregate.function
-    if function in ("count", "count_units", "count_distinct"):
-        assert at.part.moments.n is not None
-        return linear_column(at, at.part.moments.n, Fraction(1), aggregate.type)
+    if function in COUNTS:
+        return linear_column(at, count_row(at.part, aggregate), Fraction(1), aggregate.type)
     if function == "sum":
         row = sum_row(at.part)
         assert row is not None
@@ -242,9 +252,8 @@ def replica_values(at: Coordinates, noise: Floats, aggregate: Aggregate, step: F
         result: Floats = at.moment(row)[None, :] + jitter
         return result
 
-    if function in ("count", "count_units", "count_distinct"):
-        assert moments.n is not None
-        return jittered(moments.n)
+    if function in COUNTS:
+        return jittered(count_row(at.part, aggregate))
     if function == "sum":
         row = sum_row(at.part)
         assert row is not None

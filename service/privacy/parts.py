@@ -22,7 +22,7 @@ from service.core.plan import (
     UnitSumWeight,
     Weight,
 )
-from service.privacy.mechanisms.counts import DistinctCount, RowCount
+from service.privacy.mechanisms.counts import BesideRows, DistinctCount, RowCount
 from service.privacy.mechanisms.moments import (
     CappedSum,
     CentredMean,
@@ -49,6 +49,11 @@ SHAPES: dict[str, Shape] = {
 }
 
 DEGREES = {"count": 0, "sum": 1, "capped": 1, "mean": 1, "variance": 2, "centred-mean": 1, "centred-variance": 2}
+
+WITH_ROWS = "+rows"  # the same shape with COUNT(*) beside it
+for _name in ("count", "mean", "variance", "centred-mean", "centred-variance"):
+    SHAPES[_name + WITH_ROWS] = BesideRows(SHAPES[_name])
+    DEGREES[_name + WITH_ROWS] = DEGREES[_name]
 
 EVERY_ROW = "*"  # the source of COUNT(*)
 EVERY_UNIT = "units"  # the source of COUNT(DISTINCT unit)
@@ -126,13 +131,14 @@ class Part:
         return UnitSumWeight(self.bound) if self.clip == "cap" else RowsWeight(self.bound)
 
     @property
-    def need(self) -> Need:
+    def needs(self) -> tuple[Need, ...]:
         if self.shape == "units":
-            return UnitsNeed(self.bound)
+            return (UnitsNeed(self.bound),)
         if self.shape == "distinct":
-            return DistinctNeed(self.source, self.bound)
+            return (DistinctNeed(self.source, self.bound),)
         measure = None if self.source == EVERY_ROW else self.source
-        return MomentsNeed(measure, DEGREES[self.shape], self.weight, self.low, self.high)
+        own = MomentsNeed(measure, DEGREES[self.shape], self.weight, self.low, self.high)
+        return (own, MomentsNeed(None, 0, self.weight)) if self.shape.endswith(WITH_ROWS) else (own,)
 
     @property
     def name(self) -> str:

@@ -74,11 +74,11 @@ class Pick:
         return self.low + low * self.width, self.low + (high + 1) * self.width - 1
 
     @property
-    def need(self) -> Need:
+    def needs(self) -> tuple[Need, ...]:
         weight = RowsWeight(self.bound)
         if self.function == "mode":
-            return CandidatesNeed(self.source, weight)
-        return HistogramNeed(self.source, self.low, self.width, self.bins, weight)
+            return (CandidatesNeed(self.source, weight),)
+        return (HistogramNeed(self.source, self.low, self.width, self.bins, weight),)
 
     @property
     def name(self) -> str:

@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import log, prod, sqrt
 
 from service.core.plan import Aggregate, Plan
-from service.privacy.derive import linear_noise, measure_of, serving, sum_row
+from service.privacy.derive import COUNTS, count_row, linear_noise, measure_of, serving, sum_row
 from service.privacy.intervals import normal_half_width
 from service.privacy.parts import Part
 from service.privacy.picks import Pick
@@ -30,9 +30,8 @@ def predict(plan: Plan, parts: list[Part], aggregate: Aggregate, confidence: flo
         return Prediction()
     measure = measure_of(plan, aggregate)
     step = measure.step if measure else Fraction(1)
-    if aggregate.function in ("count", "count_units", "count_distinct"):
-        assert part.moments.n is not None
-        return Prediction(*linear_noise(part, part.moments.n, Fraction(1), confidence))
+    if aggregate.function in COUNTS:
+        return Prediction(*linear_noise(part, count_row(part, aggregate), Fraction(1), confidence))
     if aggregate.function == "sum":
         row = sum_row(part)
         assert row is not None
@@ -67,7 +66,7 @@ def log_error(plan: Plan, parts: list[Part], picks: list[Pick], aggregate: Aggre
     if part is None:
         pick = next(pick for pick in picks if pick.serves(aggregate))
         return log(pick.rank_error_95)
-    if aggregate.function in ("count", "count_units", "count_distinct", "sum"):
+    if aggregate.function in (*COUNTS, "sum"):
         width = predict(plan, parts, aggregate).half_width_95
         return log(max(width or 0.0, 1e-300))
     return log(max(ratio_std(part, aggregate.function, 1.0), 1e-300))

@@ -18,7 +18,7 @@ from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank, extreme_rank
 from service.privacy.mechanisms.selection import Rule, choose_rule
 from service.privacy.mechanisms.shape import Range
-from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Clip, Law, Part
+from service.privacy.parts import EVERY_ROW, EVERY_UNIT, WITH_ROWS, Clip, Law, Part
 from service.privacy.picks import Pick, grid
 
 JOINT = {0: "count", 1: "mean", 2: "variance"}
@@ -145,7 +145,7 @@ class PricedPlan:
     def value_needs(self, found: ReleasedBounds | None = None) -> tuple[Need, ...]:
         """What stage 2 must compute; equal needs once."""
         here = self if found is None else self.given(found)
-        return tuple(dict.fromkeys(item.need for item in here.drawn.values()))
+        return tuple(dict.fromkeys(need for item in here.drawn.values() for need in item.needs))
 
     @cached_property
     def parts(self) -> dict[Slice, Part]:
@@ -205,6 +205,7 @@ class PricedPlan:
             shape = "count"
         elif demand.kind == "moments":
             shape = (JOINT if self.law == "laplace" else CENTRED)[demand.degree]
+        shape += WITH_ROWS if demand.rows else ""
         return Part(shape, demand.source, at.low, at.high, clip, bound, self.law, amount)
 
     def _pick(self, part: Slice) -> Pick:

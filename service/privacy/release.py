@@ -16,7 +16,8 @@ from service.privacy.derive import derive
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms
 from service.privacy.mechanisms.selection import decide
-from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Part
+from service.privacy.mechanisms.shape import Sums
+from service.privacy.parts import DEGREES, EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
 from service.privacy.picks import Pick
 from service.privacy.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
 from service.privacy.sampling import NoiseSource
@@ -86,13 +87,17 @@ def release_primitives(
     priced: PricedPlan, selected: KeyTable | SelectedKeys, exacts: Exacts, noise: NoiseSource
 ) -> dict[str, Array]:
     """The noisy primitives of stage 2, by name: one draw each."""
-    for part, item in (*priced.drawn.items(), *priced.brackets.items()):
-        assert_covered(priced, part, item.event)
+    for paid, item in (*priced.drawn.items(), *priced.brackets.items()):
+        assert_covered(priced, paid, item.event)
     keys = selected.keys if isinstance(selected, SelectedKeys) else selected
     opened = unsealed(exacts)
-    assert all(item.need in opened for item in priced.drawn.values()), "a need was not computed"
-    primitives = {item.name: noised(item, opened[item.need], keys.size, noise) for item in priced.parts.values()}
-    primitives |= {item.name: chosen(item, opened[item.need], keys.size, noise) for item in priced.picks.values()}
+    assert all(need in opened for item in priced.drawn.values() for need in item.needs), "a need was not computed"
+    primitives = {}
+    for part in priced.parts.values():
+        columns = {name: values for need in part.needs for name, values in opened[need].items()}
+        primitives[part.name] = noised(part, columns, keys.size, noise)
+    for pick in priced.picks.values():
+        primitives[pick.name] = chosen(pick, opened[pick.needs[0]], keys.size, noise)
     if priced.counted_units is not None:
         assert isinstance(selected, SelectedKeys) and selected.counts is not None
         primitives[priced.counted_units.name] = selected.counts.reshape(1, -1)
@@ -121,9 +126,9 @@ def release_values(
 
 def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
     """The coordinates of a part with their noise: (coordinates, groups) of integers."""
-    n, s1, s2 = exact_moments(part, columns, groups)
+    sums = exact_sums(part, columns, groups)
     rows = []
-    for exact, scale in zip(part.form.exact(n, s1, s2, part.at), part.scales, strict=True):
+    for exact, scale in zip(part.form.exact(sums, part.at), part.scales, strict=True):
         draw = noise.discrete_laplace if part.law == "laplace" else noise.discrete_gaussian
         drawn = draw(scale, groups) if groups else exact  # no group passed the selection: nothing to draw
         rows.append(combine((1, exact), (1, drawn)))
@@ -143,8 +148,8 @@ def chosen(pick: Pick, columns: dict[str, Array], groups: int, noise: NoiseSourc
     return np.stack([pick.codes(drawn), low, high])
 
 
-def exact_moments(part: Part, columns: dict[str, Array], groups: int) -> tuple[Array, Array, Array]:
-    """n, s1, s2 of the part's source; zeros for what its shape does not read."""
+def exact_sums(part: Part, columns: dict[str, Array], groups: int) -> Sums:
+    """The exact sums of the part's source; zeros for what its shape does not read."""
     zeros = np.zeros(groups, dtype=np.int64)
 
     def column(name: str) -> Array:
@@ -153,13 +158,14 @@ def exact_moments(part: Part, columns: dict[str, Array], groups: int) -> tuple[A
         return values
 
     if part.source == EVERY_UNIT:
-        return column("units"), zeros, zeros
+        return Sums(column("units"), zeros, zeros, zeros)
     if part.shape == "distinct":
-        return column(f"{part.source}.d"), zeros, zeros
+        return Sums(column(f"{part.source}.d"), zeros, zeros, zeros)
     if part.source == EVERY_ROW:
-        return column(f"{EVERY_ROW}.n"), zeros, zeros
+        return Sums(column(f"{EVERY_ROW}.n"), zeros, zeros, zeros)
     if part.shape == "capped":
-        return zeros, column(f"{part.source}.us"), zeros
-    names = ("n", "s1", "s2")[: {"count": 0, "sum": 1}.get(part.shape, part.form.coordinates - 1) + 1]
+        return Sums(zeros, column(f"{part.source}.us"), zeros, zeros)
+    names = ("n", "s1", "s2")[: DEGREES[part.shape] + 1]
     found = [column(f"{part.source}.{name}") for name in names]
-    return (*found, *[zeros] * (3 - len(found)))  # type: ignore[return-value]
+    n, s1, s2 = found + [zeros] * (3 - len(found))
+    return Sums(n, s1, s2, column(f"{EVERY_ROW}.n") if part.shape.endswith(WITH_ROWS) else zeros)

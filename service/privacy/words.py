@@ -3,7 +3,7 @@
 from math import sqrt
 
 from service.privacy.mechanisms.selection import Gaussian, Laplace, Rule, TruncatedLaplace
-from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Part
+from service.privacy.parts import EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
 from service.privacy.picks import Pick
 from service.privacy.priced import PricedPlan
 
@@ -36,7 +36,9 @@ def part_words(plan: PricedPlan, part: Part) -> str:
         noise = f"discrete Laplace noise, scale {first:.4g}"
     else:
         noise = f"discrete Gaussian noise, standard deviation {sqrt(float(part.scales[0])) / part.one:.4g}"
-    return f"{WHAT[part.shape]} over {label_of(plan, part.source)}: {noise}"
+    beside = " with the count of all rows" if part.shape.endswith(WITH_ROWS) else ""
+    what = WHAT[part.shape.removesuffix(WITH_ROWS)]
+    return f"{what} over {label_of(plan, part.source)}{beside}: {noise}"
 
 
 def pick_words(plan: PricedPlan, pick: Pick) -> str:
@@ -49,7 +51,12 @@ def pick_words(plan: PricedPlan, pick: Pick) -> str:
 
 def keys_words(rule: Rule) -> str:
     law = {TruncatedLaplace: "truncated Laplace", Laplace: "discrete Laplace", Gaussian: "discrete Gaussian"}
-    counted = {"units": "people", "weighted": "people, weighted by their groups", "rows": "people's first rows"}
+    counted = {
+        "units": "people",
+        "weighted": "people, weighted by their groups",
+        "shared": "people, shared between their groups",
+        "rows": "people's first rows",
+    }
     return f"group keys: {law[type(rule.law)]} noise on {counted[rule.counting]}, threshold {rule.people_needed:.4g}"
 
 

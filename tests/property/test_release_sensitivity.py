@@ -14,7 +14,7 @@ from service.core.boundary import Array
 from service.core.plan import Bounds, Plan
 from service.privacy.parts import Part
 from service.privacy.priced import PricedPlan
-from service.privacy.release import exact_moments
+from service.privacy.release import exact_sums
 from service.sql.emit import emit
 from tests.fixtures.prepared import fetch, prepared, provide_keys
 from tests.fixtures.visits import SCHEMA, WARDS, Visit, scan_plan, visit_rows
@@ -25,6 +25,9 @@ WANTED = {
     "sum": (aggregate("sum", "m0"),),
     "mean": (aggregate("avg", "m0"), aggregate("count", "m0")),
     "variance": (aggregate("stddev_samp", "m0"),),
+    "rows-mean": (aggregate("avg", "m0"), aggregate("count", None)),
+    "rows-variance": (aggregate("var_pop", "m0"), aggregate("count", None)),
+    "rows-count": (aggregate("count", "m0"), aggregate("count", None)),
     "filtered": (aggregate("count", "m1"), aggregate("avg", "m0")),
     "distinct": (aggregate("count_distinct", "d0"), aggregate("count_units", None)),
 }
@@ -39,8 +42,8 @@ def coordinates(at: PricedPlan, rows: list[Visit]) -> dict[Part, Array]:
             found |= {name: np.array(values, dtype=object) for name, values in fetch(connection, statement).items()}
     result = {}
     for part in at.parts.values():
-        moments = exact_moments(part, found, len(WARDS))
-        result[part] = np.array([row.astype(object) for row in part.form.exact(*moments, part.at)])
+        sums = exact_sums(part, found, len(WARDS))
+        result[part] = np.array([row.astype(object) for row in part.form.exact(sums, part.at)])
     return result
 
 
@@ -86,7 +89,7 @@ def test_one_person_moves_a_capped_sum_by_at_most_the_cap(rows: list[Visit], cap
     assert_within_claim(part, before[part] - after[part])
 
 
-@pytest.mark.parametrize("wanted", ["count", "sum", "mean", "variance"])
+@pytest.mark.parametrize("wanted", ["count", "sum", "mean", "variance", "rows-mean", "rows-variance"])
 @settings(max_examples=8, deadline=None)
 @given(rows=visit_rows, bound=st.integers(1, 3))
 def test_clip_l2_holds_every_vector_to_its_l2_claim(wanted: str, rows: list[Visit], bound: int) -> None:

@@ -111,6 +111,18 @@ def test_centred_moments_carry_gaussian_noise_for_two_vectors(source: SecureNois
     assert independent(drawn)
 
 
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("source", [SecureNoise(), HalfScale()], ids=["honest", "half"])
+def test_rows_without_a_value_carry_noise_like_the_others(source: SecureNoise, law: str) -> None:
+    drawn = noise_of(core("avg", "count"), law, source)[2]  # no row is NULL here: nothing but noise
+    if law == "laplace":
+        p = fits(drawn, law, REACH * WIDTH)
+    else:
+        variance = Fraction(25, 49) * 2 * REACH**2 / (2 * RHO)
+        p = p_value(drawn, gaussian_below(variance), int(20 * float(variance) ** 0.5))
+    assert (p > FALSE_ALARM) == (not isinstance(source, HalfScale))
+
+
 def independent(rows: list[Array]) -> bool:
     """No correlation between the coordinates beyond chance."""
     seen = np.corrcoef([row.astype(float) for row in rows])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from service.core.boundary import Array
-from service.privacy.mechanisms.shape import Moments, Range
+from service.privacy.mechanisms.shape import Moments, Range, Sizes, Sums
 from service.privacy.wholes import combine
 
 HALF, QUARTER, ONCE, NONE = Fraction(1, 2), Fraction(1, 4), Fraction(1), Fraction(0)
@@ -31,11 +31,11 @@ class PlainSum:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> tuple[int, ...]:
+    def sizes(self, at: Range) -> Sizes:
         return (at.magnitude,)
 
-    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]:
-        return [s1]
+    def exact(self, sums: Sums, at: Range) -> list[Array]:
+        return [sums.s1]
 
     def moments(self, at: Range) -> Moments:
         return Moments(NONE, None, (ONCE,), None)
@@ -56,11 +56,11 @@ class CappedSum:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> tuple[int, ...]:
+    def sizes(self, at: Range) -> Sizes:
         return (1,)
 
-    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]:
-        return [s1]
+    def exact(self, sums: Sums, at: Range) -> list[Array]:
+        return [sums.s1]
 
     def moments(self, at: Range) -> Moments:
         return Moments(NONE, None, (ONCE,), None)
@@ -83,11 +83,11 @@ class JointMean:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> tuple[int, ...]:
+    def sizes(self, at: Range) -> Sizes:
         return (at.width, at.width)
 
-    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]:
-        return [combine((1, s1), (-at.low, n)), combine((at.high, n), (-1, s1))]
+    def exact(self, sums: Sums, at: Range) -> list[Array]:
+        return [combine((1, sums.s1), (-at.low, sums.n)), combine((at.high, sums.n), (-1, sums.s1))]
 
     def moments(self, at: Range) -> Moments:
         share = Fraction(1, at.width)
@@ -113,11 +113,11 @@ class JointVariance:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> tuple[int, ...]:
+    def sizes(self, at: Range) -> Sizes:
         return (at.width**2,) * 3
 
-    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]:
-        low, high = at.low, at.high
+    def exact(self, sums: Sums, at: Range) -> list[Array]:
+        low, high, n, s1, s2 = at.low, at.high, sums.n, sums.s1, sums.s2
         bottom = combine((high * high, n), (-2 * high, s1), (1, s2))
         mixed = combine((-2 * low * high, n), (2 * (low + high), s1), (-2, s2))
         top = combine((low * low, n), (-2 * low, s1), (1, s2))
@@ -149,11 +149,11 @@ class CentredMean:
     l1: int = 2
     l2_squared: int = 2
 
-    def sizes(self, at: Range) -> tuple[int, ...]:
+    def sizes(self, at: Range) -> Sizes:
         return (1, at.radius)
 
-    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]:
-        return [n, combine((1, s1), (-at.middle, n))]
+    def exact(self, sums: Sums, at: Range) -> list[Array]:
+        return [sums.n, combine((1, sums.s1), (-at.middle, sums.n))]
 
     def moments(self, at: Range) -> Moments:
         return Moments(Fraction(at.middle), (ONCE, NONE), (NONE, ONCE), None)
@@ -177,11 +177,11 @@ class CentredVariance:
     l1: int = 3
     l2_squared: int = 2
 
-    def sizes(self, at: Range) -> tuple[int, ...]:
+    def sizes(self, at: Range) -> Sizes:
         return (1, at.radius, at.radius**2)
 
-    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]:
-        mid, radius = at.middle, at.radius
+    def exact(self, sums: Sums, at: Range) -> list[Array]:
+        mid, radius, n, s1, s2 = at.middle, at.radius, sums.n, sums.s1, sums.s2
         bulge = combine((radius * radius - mid * mid, n), (2 * mid, s1), (-1, s2))
         return [n, combine((1, s1), (-mid, n)), bulge]
 

@@ -7,6 +7,7 @@ from typing import Protocol
 from service.core.boundary import Array
 
 Row = tuple[Fraction, ...]
+Sizes = tuple[int | Fraction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,28 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """Exact sums per group: Σw, Σw·x and Σw·x² over the rows where x is not NULL, and Σw over all rows."""
+
+    n: Array
+    s1: Array
+    s2: Array
+    rows: Array
+
+
+@dataclass(frozen=True, slots=True)
 class Moments:
     """How n = Σw, t1 = Σw(x - origin), t2 = Σw(x - origin)² follow from the released coordinates.
 
-    Each row holds one coefficient per coordinate; None where the shape does not know that moment.
+    Each row holds one coefficient per coordinate; None where the shape does not know that moment. `rows` is
+    Σw over all rows, NULL or not.
     """
 
     origin: Fraction
     n: Row | None
     t1: Row | None
     t2: Row | None
+    rows: Row | None = None
 
 
 class Shape(Protocol):
@@ -60,6 +73,6 @@ class Shape(Protocol):
     def l1(self) -> int: ...
     @property
     def l2_squared(self) -> int: ...
-    def sizes(self, at: Range) -> tuple[int, ...]: ...
-    def exact(self, n: Array, s1: Array, s2: Array, at: Range) -> list[Array]: ...
+    def sizes(self, at: Range) -> Sizes: ...
+    def exact(self, sums: Sums, at: Range) -> list[Array]: ...
     def moments(self, at: Range) -> Moments: ...

@@ -123,11 +123,23 @@ def test_unequal_members_of_a_family_are_charged_no_less_than_any_of_them() -> N
 
 
 def test_weights_shift_the_budget_between_outputs() -> None:
-    core = plan(aggregate("count", None), aggregate("sum", "m0"), measures=(measure(),))
-    even = at(core).plans[0].predictions
-    tilted = at(core, weights={"count_all": Fraction(3)}).plans[0].predictions
-    assert (tilted["count_all"].noise_std or 0) == pytest.approx((even["count_all"].noise_std or 0) / 1.5)
-    assert (tilted["sum_m0"].noise_std or 0) == pytest.approx(2 * (even["sum_m0"].noise_std or 0))
+    measures = (measure("m0", 0, 1), measure("m1", 0, 1))
+    core = plan(aggregate("sum", "m0"), aggregate("sum", "m1"), measures=measures)
+    tilted = at(core, weights={"sum_m0": Fraction(3)}, amount=PICO).plans[0].predictions
+    assert tilted["sum_m0"].noise_std == pytest.approx(math.sqrt(2) / 0.75)
+    assert tilted["sum_m1"].noise_std == pytest.approx(math.sqrt(2) / 0.25)
+
+
+def test_counting_all_rows_is_free_beside_a_sum() -> None:
+    """Three complementary sums: of x, of what x lacks, and of rows where x is NULL."""
+    core = plan(aggregate("count", None), aggregate("sum", "m0"), aggregate("avg", "m0"), measures=(measure(high=1),))
+    widths = at(core, amount=PICO).plans[0].predictions
+    assert widths["count_all"].noise_std == pytest.approx(math.sqrt(6))
+    assert widths["sum_m0"].noise_std == pytest.approx(math.sqrt(2))
+    gaussian = at(core, kind="rho", amount=PICO // 2).plans[0].predictions
+    assert gaussian["count_all"].noise_std == pytest.approx(math.sqrt(2 * (1 + (5 / 7) ** 2)))
+    heavy = at(core, amount=PICO, weights={"count_all": Fraction(3)}).plans[0].predictions
+    assert heavy["count_all"].noise_std == pytest.approx(math.sqrt(2) / 0.75)
 
 
 def test_a_cap_on_a_units_sum_is_used_where_it_is_tighter() -> None:

@@ -49,6 +49,18 @@ def test_sum_alone_count_alone_and_steps(law: str) -> None:
     assert released(priced(core, law), {"*.n": [ONE * 77]}, noise=Silent()).columns["count_all"].values[0] == 77
 
 
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("function", ["count", "sum", "avg", "var_pop"])
+def test_rows_without_a_value_count_as_rows_and_nothing_else(function: str, law: str) -> None:
+    core = plan(aggregate(function, "m0"), aggregate("count", None), measures=(measure(),))
+    exact = {"*.n": [9 * ONE], **moments([10, 30, 20])}
+    table = released(priced(core, law), exact, noise=Silent())
+    assert table.columns["count_all"].values[0] == 9
+    plain = {"count": 3, "sum": 60, "avg": 20, "var_pop": 200 / 3}[function]
+    assert table.columns[f"{function}_m0"].values[0] == pytest.approx(plain, rel=0.06)
+    assert len(table.primitives) == 1
+
+
 def test_an_empty_group_looks_like_any_other() -> None:
     core = plan(*(aggregate(f, "m0") for f in EVERY), measures=(measure(low=10, high=20),), keys=by_key(400))
     zeros = np.zeros(400, dtype=np.int64)

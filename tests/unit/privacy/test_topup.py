@@ -62,12 +62,13 @@ def test_the_merged_answer_has_exactly_the_noise_that_was_wanted() -> None:
 
 def test_a_stored_answer_that_is_fine_enough_costs_nothing_for_its_part() -> None:
     stored = set(primitives(at(core("sum"), PICO)))
-    both = plan(*core("sum").aggregates, aggregate("count", None), measures=(measure(),), keys=by_key(GROUPS))
+    pair = (measure(), measure("m1"))
+    both = plan(*core("sum").aggregates, aggregate("sum", "m1", DOUBLE), measures=pair, keys=by_key(GROUPS))
     wanted = at(both, PICO // 10)
     rest = difference(wanted, [stored])
     assert rest is not None
     (left,) = rest.plans[0].slices
-    assert left.demand.source == "*"
+    assert left.demand.source == "m1"
     assert left.amount * Fraction(2) == PICO // 10
 
 
