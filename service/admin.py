@@ -135,8 +135,8 @@ class Administration:
         if running is not None and not running.done():
             raise Conflict("this table is being imported already")
         source = _source(declared.source)
-        found = self._importer.inspect(source).columns
-        columns = tuple(FileColumn(column.source_name, prepared_type(column.file_type)) for column in found)
+        found = self._importer.column_types(source)
+        columns = tuple(FileColumn(column, prepared_type(kind)) for column, kind in found.items())
         built = build_table(table, declared, columns)
         check_paths({**self._catalog.schema(name).tables, table: built})
         fingerprint = self._fingerprint(source) if built.private else None

@@ -21,7 +21,7 @@ from service.engine.inspecting import inspect_source
 from service.engine.layout import RANK_COLUMN, ROW_COUNT
 from service.engine.manifest import table_from_json
 from service.engine.names import quoted, text
-from service.engine.reading import Refused, Relation, open_source, unreadable
+from service.engine.reading import Refused, Relation, open_relation, open_source, unreadable
 from service.engine.values import cast
 from service.engine.verifying import refuse_broken, warnings_of
 
@@ -243,6 +243,8 @@ def answer(options: dict[str, Any], job: wire.Header, channel: socket.socket) ->
         cage.limit_memory(int(options["memory_bytes"]))
         if job["do"] == "inspect":
             return inspect_source(connection, job)
+        if job["do"] == "describe":
+            return {"types": open_relation(connection, job).types}
         return Build(connection, job, channel, int(options["memory_bytes"])).run()
     except Refused as refused:
         return {"refused": refused.detail, "extra": refused.extra}

@@ -72,6 +72,13 @@ class Importer:
         )
         return Inspection(answer["rows"], answer["complete"], columns)
 
+    def column_types(self, source: Source) -> dict[str, str]:
+        """Names and types as the file itself says them; no value is looked at (CSV: all text)."""
+        with tempfile.TemporaryDirectory(prefix="inspect-", dir=self._made(self._data_dir)) as folder:
+            job = {"do": "describe", "folder": folder, **self._source_fields(source)}
+            types: dict[str, str] = self._work(job, None)["types"]
+        return types
+
     def prepare(self, dataset: str, table: Table, source: Source, progress: Tell | None = None) -> PreparedTable:
         """Build the table and whatever hangs on it, then swap. Any failure leaves the old version serving."""
         check_table(table)

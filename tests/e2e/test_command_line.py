@@ -1,5 +1,6 @@
 """The `halftone` command: helpful, and a refusal is a sentence on standard error."""
 
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -119,3 +120,9 @@ def test_a_query_without_a_service_says_that_nothing_answers(
 def test_the_demo_data_is_the_same_every_time() -> None:
     assert customers().equals(customers())
     assert customers().num_rows == 60_000
+
+
+def test_make_run_passes_its_port_on() -> None:
+    root = Path(__file__).parent.parent.parent
+    done = subprocess.run(["make", "-n", "run", "PORT=9123"], cwd=root, capture_output=True, text=True, check=True)
+    assert "halftone demo --port 9123" in done.stdout
