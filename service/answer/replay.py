@@ -21,10 +21,12 @@ from service.core.boundary import Array, KeyTable, ReleasedTable
 from service.core.plan import Attribute, Measure, Plan
 from service.privacy.compare import no_worse
 from service.privacy.derive import derivable, derive
+from service.privacy.parts import WITH_ROWS
 from service.privacy.priced import PricedPlan
 from service.privacy.topup import difference
 
 KEY, PRIMITIVE = "key:", "primitive:"
+ELSEWHERE = "-"  # no measure has this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,9 @@ def _renamed(plan: Plan, stored: StoredRelease) -> dict[str, Array]:
     for name, shape in stored.head["shapes"].items():
         words = name.split(" ")
         if words[1] in sources:
-            if words[1] not in names:
+            if words[1] not in names and not words[0].endswith(WITH_ROWS):
                 continue
-            words[1] = names[words[1]]
+            words[1] = names.get(words[1], ELSEWHERE)  # COUNT(*) can be read beside a measure that nobody asks for
         primitives[" ".join(words)] = stored.arrays[f"{PRIMITIVE}{name}"].reshape(shape)
     return primitives
 
