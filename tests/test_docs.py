@@ -1,12 +1,18 @@
 """Docs and code agree: every setting, error code, endpoint and invariant is written down, and nothing else is."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 from pydantic_core import PydanticUndefined
 
+from service.api.exact import read_exact
 from service.api.problems import HTTP_CODES
+from service.api.wire import QueryWire, ask_of
+from service.catalog.apply import read_catalog
+from service.catalog.declare import DatasetDeclaration, TableDeclaration
+from service.catalog.store import promise_of
 from service.core import errors
 from service.core.errors import ServiceError
 from service.settings import Settings
@@ -80,6 +86,23 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
     file = ROOT / page
     for target in LINK.findall(file.read_text()):
         assert (file.parent / target).exists(), f"{page} links to {target}"
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^ *```{language}\n(.*?)^ *```", doc(name), re.M | re.S)
+
+
+def test_the_quickstarts_catalog_can_be_applied() -> None:
+    [text] = blocks("quickstart.md", "yaml")
+    found = read_catalog(textwrap.dedent(text))
+    assert found.datasets["clinic"].tables.keys() == {"patients", "stays"}
+
+
+def test_the_requests_of_the_api_page_fit_the_wire() -> None:
+    query, dataset, table = (read_exact(text.encode()) for text in blocks("api.md", "json"))
+    assert ask_of(QueryWire.model_validate(query)).loss is not None
+    assert promise_of(DatasetDeclaration.model_validate(dataset)).epsilon == 3 * 10**12
+    assert TableDeclaration.model_validate(table).private
 
 
 def test_the_readme_shows_a_real_answer() -> None:
