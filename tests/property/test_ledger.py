@@ -125,6 +125,14 @@ class Machine(RuleBasedStateMachine):
         with pytest.raises(AttemptExists):
             self.ledger.reserve(asked)
 
+    @rule(who=st.sampled_from(ANALYSTS), order=st.sampled_from([0, 1, 2]), beyond=st.sampled_from([0, 0, 1, -1]))
+    def reserve_to_the_edge(self, who: str, order: int, beyond: int) -> None:
+        """To the last unit of one order, one beyond it or one short of it, when no other order has room."""
+        left = [limit - spent for limit, spent in zip(self.model.limits, self.model.spent, strict=True)]
+        over = [min(CLOSED, max(1, rest + 1)) for rest in left]
+        over[order] = max(1, left[order] + beyond)
+        self.reserve(who, Cost(tuple(over)), 1)
+
     @precondition(lambda self: self.model.held)
     @rule(data=st.data(), outcome=st.sampled_from(["answered", "failed"]))
     def settle(self, data: st.DataObject, outcome: Any) -> None:
