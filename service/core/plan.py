@@ -291,12 +291,13 @@ class KeysNeed:
 
     rule `units`: n counts units, at most `groups_per_unit` kept groups each (slots chosen first).
     rule `weighted`: a unit with j kept groups adds isqrt(ONE² // j) to each.
+    rule `shared`: a unit with j kept groups adds ONE // j to each.
     rule `rows`: at most `groups_per_unit` rows per unit, each kept row adds ONE // kept rows.
-    Exact column `n`; sealed keys k0, k1, …. For the last two also `units`, the units that kept it,
+    Exact column `n`; sealed keys k0, k1, …. For all but `units` also `units`, the units that kept it,
     when min_units > 1 (a group below it is never released).
     """
 
-    rule: Literal["units", "weighted", "rows"]
+    rule: Literal["units", "weighted", "shared", "rows"]
     groups_per_unit: int
     min_units: int
 

@@ -4,8 +4,9 @@ Slots first: a unit chooses what it keeps among all of its groups, before any gr
 otherwise one person could move other people's slots.
 
 Neighbours: one unit more or less. Sensitivity: rule `units`: n moves by 1 in at most k groups; rule
-`weighted`: j <= k kept groups move by isqrt(ONE² // j) each, L2 <= ONE; rule `rows`: at most k kept rows
-of ONE // kept each, L1 <= ONE, in at most k groups. Checked by tests/property/test_bounding_keys.py.
+`weighted`: j <= k kept groups move by isqrt(ONE² // j) each, L2 <= ONE; rule `shared`: by ONE // j each,
+L1 <= ONE; rule `rows`: at most k kept rows of ONE // kept each, L1 <= ONE, in at most k groups. Checked by
+tests/property/test_bounding_choices.py.
 
 A group with fewer than `min_units` units can not be released, so it is not even emitted.
 """
@@ -52,7 +53,9 @@ def _pair_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> t
     clauses = kept_things(plan, things, need.groups_per_unit, salt)
     if need.rule == "units":
         return clauses, f"SELECT {columns} FROM {KEPT}"
-    groups = f"SELECT {UNIT}, {root(quotient(str(ONE * ONE), 'count(*)'))} AS w FROM {KEPT} GROUP BY {UNIT}"
+    shared = need.rule == "shared"
+    weight = quotient(str(ONE), "count(*)") if shared else root(quotient(str(ONE * ONE), "count(*)"))
+    groups = f"SELECT {UNIT}, {weight} AS w FROM {KEPT} GROUP BY {UNIT}"
     return clauses, f"SELECT {columns}, w FROM {KEPT} JOIN ({groups}) USING ({UNIT})"
 
 

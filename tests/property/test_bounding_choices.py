@@ -106,14 +106,17 @@ def test_keys_and_their_weights_equal_the_definition(
     with open_hospital(rows, keys=None) as connection:
         pairs = kept(connection, choice, {(row["#unit"], row["k0"]) for row in plan_rows(connection, plan)}, limit)
         groups = Counter(unit for unit, _ in pairs)
-        units, weighted = Counter(key for _, key in pairs), Counter[Any]()
+        units, weighted, shared = Counter(key for _, key in pairs), Counter[Any](), Counter[Any]()
         for unit, key in pairs:
             weighted[key] += isqrt(ONE * ONE // groups[unit])
+            shared[key] += ONE // groups[unit]
         got = answer(connection, plan, KeysNeed("units", limit, least), salt=SALT)
         assert dict(zip(got["k0"], got["n"], strict=True)) == {key: n for key, n in units.items() if n >= least}
         got = answer(connection, plan, KeysNeed("weighted", limit, least), salt=SALT)
         assert dict(zip(got["k0"], got["n"], strict=True)) == {k: n for k, n in weighted.items() if units[k] >= least}
         assert got["k0"] == sorted(got["k0"], key=lambda key: (key is None, key))
+        got = answer(connection, plan, KeysNeed("shared", limit, least), salt=SALT)
+        assert dict(zip(got["k0"], got["n"], strict=True)) == {k: n for k, n in shared.items() if units[k] >= least}
 
 
 @pytest.mark.parametrize("where", ["", 'WHERE "pay" > 0'])
@@ -174,13 +177,19 @@ def check_weighted_keys(neighbours: Pair, plan: Plan, limit: int) -> None:
     assert sum(c * c for c in change) <= ONE * ONE
 
 
+def check_shared_keys(neighbours: Pair, plan: Plan, limit: int) -> None:
+    change = moved_keys(neighbours, plan, KeysNeed("shared", limit, 1))
+    assert len(change) <= limit
+    assert sum(change) <= ONE
+
+
 def check_row_slots(neighbours: Pair, plan: Plan, limit: int) -> None:
     change = moved_keys(neighbours, plan, KeysNeed("rows", limit, 1))
     assert len(change) <= limit
     assert sum(change) <= ONE
 
 
-CHECKS = [check_distinct, check_units, check_keys, check_weighted_keys, check_row_slots]
+CHECKS = [check_distinct, check_units, check_keys, check_weighted_keys, check_shared_keys, check_row_slots]
 
 
 @pytest.mark.parametrize("shape", ["scan", "joined, undeclared", "doubled"])
@@ -207,7 +216,7 @@ def test_the_checks_catch_units_that_keep_everything(
         check((open_hospital(EVERYWHERE), open_hospital(without(EVERYWHERE, 1))), plans()["filtered"], 2)
 
 
-@pytest.mark.parametrize("check", [check_distinct, check_units, check_keys, check_weighted_keys])
+@pytest.mark.parametrize("check", [check_distinct, check_units, check_keys, check_weighted_keys, check_shared_keys])
 def test_the_checks_catch_ties_that_win(check: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Below or at the (k+1)-th smallest instead of strictly below: colliding values would all be kept."""
     monkeypatch.setattr(emit_choose, "choice", lambda *_: "CAST(0 AS UBIGINT)")

@@ -43,6 +43,7 @@ ADDITIVE: tuple[Need, ...] = (
     UnitsNeed(2),
     KeysNeed("units", 2, 1),
     KeysNeed("weighted", 2, 1),
+    KeysNeed("shared", 2, 1),
     KeysNeed("rows", 2, 1),
 )
 

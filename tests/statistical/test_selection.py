@@ -1,6 +1,7 @@
 """How often a lone person's groups are named: the real draws, against delta. False alarms: 1e-6 per test."""
 
 from fractions import Fraction
+from math import isqrt
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from service.privacy.mechanisms.selection import (
     gaussian_rule,
     laplace_rule,
     rows_rule,
+    shared_rule,
     truncated_rule,
     weighted_rule,
 )
@@ -29,8 +31,8 @@ RULES = {
     "truncated": truncated_rule(BOUNDS, Fraction(8), DELTA),
     "laplace": laplace_rule(BOUNDS, Fraction(8), DELTA),
     "gaussian": gaussian_rule(BOUNDS, Fraction(1, 50), DELTA),
-    "weighted laplace": weighted_rule(BOUNDS, "epsilon", Fraction(1), DELTA),
-    "weighted gaussian": weighted_rule(BOUNDS, "rho", Fraction(1, 50), DELTA),
+    "shared laplace": shared_rule(BOUNDS, Fraction(1), DELTA),
+    "weighted gaussian": weighted_rule(BOUNDS, Fraction(1, 50), DELTA),
     "rows laplace": rows_rule(BOUNDS, "epsilon", Fraction(1), DELTA),
     "rows gaussian": rows_rule(BOUNDS, "rho", Fraction(1, 50), DELTA),
 }
@@ -38,7 +40,7 @@ RULES = {
 
 def times_named(rule: Rule, groups: int, *, lowered: float = 0.0) -> int:
     """In how many runs any of a lone person's `groups` own groups is named."""
-    weights = {"units": 1, "weighted": int((ONE**2 // groups) ** 0.5), "rows": ONE // groups}
+    weights = {"units": 1, "weighted": isqrt(ONE**2 // groups), "shared": ONE // groups, "rows": ONE // groups}
     shift = int(lowered * rule.person)
     n = np.full(RUNS * groups, weights[rule.counting] + shift, dtype=np.int64)
     return int(decide(n, None, rule, SecureNoise()).named.reshape(RUNS, groups).any(axis=1).sum())

@@ -14,7 +14,7 @@ from service.core.boundary import Array
 from service.core.errors import LossOutOfRange
 from service.core.events import Event, GaussianSelectionEvent, LaplaceSelectionEvent, SelectionEvent
 from service.core.plan import ONE, Bounds, KeysNeed
-from service.privacy.mechanisms.tails import ceil_root, each_of, gaussian_reach, laplace_reach, truncated_bound
+from service.privacy.mechanisms.tails import each_of, gaussian_reach, laplace_reach, truncated_bound
 from service.privacy.sampling import NoiseSource
 
 LARGEST_DELTA = Fraction(1, 10)
@@ -36,7 +36,7 @@ class Gaussian:
     sigma_squared: Fraction
 
 
-Counting = Literal["units", "weighted", "rows"]
+Counting = Literal["units", "weighted", "shared", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Rule:
     Needs        k = groups_per_unit slots per unit, chosen among *all* its groups by a hash of the unit's own
                  value (or its first k rows by a stored random rank). Nobody's slots depend on others.
                  counting "units": each kept group counts the unit as 1. "weighted": as isqrt(ONE²//j) with j
-                 kept groups, so L2 <= ONE. "rows": each of r kept rows as ONE // r, so L1, L2 <= ONE.
-    Sensitivity  units: k counts move by 1. weighted: L2 <= ONE, L1 <= sqrt(k)·ONE. rows: L1 <= ONE.
+                 kept groups. "shared": as ONE // j. "rows": each of r kept rows as ONE // r.
+    Sensitivity  units: k counts move by 1. weighted: L2 <= ONE. shared, rows: L1 <= ONE, hence L2 <= ONE.
     Guarantee    Let x be the unit that is there or not, and call a group lonely when fewer than
                  min_units others kept it but x makes it min_units: without x it is never named. With x its
                  count less (min_units - 1) people is at most what x adds, because nobody adds more
@@ -142,7 +142,7 @@ def choose_rule(
     else:
         rules = [gaussian_rule(bounds, amount, delta)]
     if bounds.groups_per_unit > 1 and not reuse_count:
-        rules.append(weighted_rule(bounds, kind, amount, delta))
+        rules.append((shared_rule if kind == "epsilon" else weighted_rule)(bounds, amount, delta))
     return min(rules, key=lambda rule: rule.people_needed)
 
 
@@ -173,25 +173,31 @@ def gaussian_rule(bounds: Bounds, rho: Fraction, delta: Fraction) -> Rule:
     return Rule("units", Gaussian(sigma_squared), threshold, event, k, bounds.min_units)
 
 
-def weighted_rule(bounds: Bounds, kind: Literal["epsilon", "rho"], amount: Fraction, delta: Fraction) -> Rule:
+def weighted_rule(bounds: Bounds, rho: Fraction, delta: Fraction) -> Rule:
     """A unit with j kept groups counts isqrt(ONE²//j) in each, and each may pass with q_j, 1-(1-q_j)^j = delta.
 
-    The threshold is the largest over j of weight_j + reach(q_j). As j grows the weight falls like 1/sqrt(j)
-    and the reach rises; the derivative changes sign once, from falling to rising (docs/mechanisms.md, for
-    delta <= 0.1), so the largest stands at j = 1 or j = k.
+    The threshold is the largest over j of weight_j + reach(q_j). As j grows the weight falls and the reach
+    rises; the derivative changes sign once, from falling to rising (docs/mechanisms.md, for delta <= 0.1),
+    so the largest stands at j = 1 or j = k.
     """
     k = bounds.groups_per_unit
-    law: Laplace | Gaussian
-    event: Event
-    if kind == "epsilon":
-        l1 = ceil_root(Fraction(k * ONE**2))
-        law = Laplace(l1 / amount)
-        event = LaplaceSelectionEvent(1, Fraction(l1), law.scale, delta)
-    else:
-        law = Gaussian(ONE**2 / (2 * amount))
-        event = GaussianSelectionEvent(Fraction(ONE**2), law.sigma_squared, delta)
+    law = Gaussian(ONE**2 / (2 * rho))
     threshold = max(isqrt(ONE**2 // j) + 1 + _reach(law, each_of(delta, j)) for j in (1, k))
+    event = GaussianSelectionEvent(Fraction(ONE**2), law.sigma_squared, delta)
     return Rule("weighted", law, threshold, event, k, bounds.min_units)
+
+
+def shared_rule(bounds: Bounds, epsilon: Fraction, delta: Fraction) -> Rule:
+    """A unit with j kept groups counts ONE // j in each: L1 <= ONE, so the noise does not grow with k.
+
+    The threshold is the largest over j, as for weighted_rule. People in one group need about a k-th of what
+    counting everybody as 1 would need, people who fill all their slots about as many.
+    """
+    k = bounds.groups_per_unit
+    law = Laplace(ONE / epsilon)
+    threshold = max(ONE // j + 1 + _reach(law, each_of(delta, j)) for j in (1, k))
+    event = LaplaceSelectionEvent(1, Fraction(ONE), law.scale, delta)
+    return Rule("shared", law, threshold, event, k, bounds.min_units)
 
 
 def rows_rule(bounds: Bounds, kind: Literal["epsilon", "rho"], amount: Fraction, delta: Fraction) -> Rule:

@@ -1,6 +1,7 @@
 """Selecting keys: the claims of every rule, by summation instead of by trial."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
@@ -27,6 +28,7 @@ from service.privacy.mechanisms.selection import (
     gaussian_rule,
     laplace_rule,
     rows_rule,
+    shared_rule,
     truncated_rule,
     weighted_rule,
 )
@@ -142,23 +144,24 @@ def test_without_slots_a_person_in_many_groups_would_be_named(k: int) -> None:
         assert leak(rule, 100 * k, 1) > 10 * float(DELTA)
 
 
-@pytest.mark.parametrize("kind", ["epsilon", "rho"])
 @pytest.mark.parametrize("amount", [Fraction(1, 1000), Fraction(1, 10), Fraction(1), Fraction(20)])
 @pytest.mark.parametrize("delta", [Fraction(1, 10), Fraction(1, 10**3), Fraction(1, 10**9)])
-def test_weighted_thresholds_hold_however_many_slots_a_person_fills(
-    kind: Kind, amount: Fraction, delta: Fraction
+def test_weighted_and_shared_thresholds_hold_however_many_slots_a_person_fills(
+    amount: Fraction, delta: Fraction
 ) -> None:
     """The threshold is computed at the ends, j = 1 and j = k; it must cover all j between."""
     k = 64
-    rule = weighted_rule(bounds(k), kind, amount, delta)
-    worst = max(leak(rule, j, math.isqrt(ONE**2 // j)) for j in range(1, k + 1))
-    assert worst <= float(delta) * (1 + 1e-5)
+    rule = weighted_rule(bounds(k), amount, delta)
+    assert max(leak(rule, j, math.isqrt(ONE**2 // j)) for j in range(1, k + 1)) <= float(delta) * (1 + 1e-5)
+    rule = shared_rule(bounds(k), amount, delta)
+    assert max(leak(rule, j, ONE // j) for j in range(1, k + 1)) <= float(delta) * (1 + 1e-5)
 
 
-def test_the_check_catches_a_weighted_threshold_for_one_group_only() -> None:
-    single = weighted_rule(bounds(1), "rho", Fraction(1, 1000), DELTA)
-    wide = weighted_rule(bounds(64), "rho", Fraction(1, 1000), DELTA)
+def test_the_check_catches_thresholds_for_one_group_only() -> None:
+    single, wide = (weighted_rule(bounds(k), Fraction(1, 1000), DELTA) for k in (1, 64))
     assert leak(wide, 64, ONE // 8, lowered=wide.threshold - single.threshold) > float(DELTA)
+    single, wide = (shared_rule(bounds(k), Fraction(1, 10), DELTA) for k in (1, 64))
+    assert leak(wide, 64, ONE // 64, lowered=wide.threshold - single.threshold) > float(DELTA)
 
 
 @pytest.mark.parametrize("kind", ["epsilon", "rho"])
@@ -172,11 +175,9 @@ def test_rows_as_slots_hold_however_the_rows_are_spread(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("j", range(1, 70))
-def test_a_weighted_person_moves_the_counts_by_at_most_one_in_l2(j: int) -> None:
-    weight = math.isqrt(ONE**2 // j)
-    assert j * weight**2 <= ONE**2
-    event = weighted_rule(bounds(j), "epsilon", Fraction(1), DELTA).event
-    assert j * weight <= event.each  # type: ignore[union-attr]
+def test_a_person_in_j_groups_moves_the_counts_by_at_most_what_is_charged(j: int) -> None:
+    assert j * math.isqrt(ONE**2 // j) ** 2 <= weighted_rule(bounds(j), Fraction(1), DELTA).event.l2_squared  # type: ignore[union-attr]
+    assert j * (ONE // j) <= shared_rule(bounds(j), Fraction(1), DELTA).event.each  # type: ignore[union-attr]
 
 
 # --- Prices ------------------------------------------------------------------------------------------
@@ -213,6 +214,9 @@ def test_the_rule_with_the_lowest_threshold_is_taken() -> None:
     assert many.counting == "weighted"
     plain = gaussian_rule(bounds(64), Fraction(1, 250), DELTA)
     assert 7.5 < plain.people_needed / many.people_needed < 8.5
+    pure = choose_rule(bounds(5), "epsilon", Fraction(1), DELTA)
+    assert pure.counting == "shared"
+    assert pure.people_needed < truncated_rule(bounds(5), Fraction(1), DELTA).people_needed / 4
     fast = choose_rule(bounds(64, slots="rows"), "rho", Fraction(1, 250), DELTA)
     assert fast.counting == "rows"
     assert fast.need.rule == "rows"
@@ -261,9 +265,9 @@ def test_the_minimum_of_people_is_hard_and_shifts_the_threshold(minimum: int) ->
     assert not decide(few, None, rule, SecureNoise()).named.any()
 
 
-@pytest.mark.parametrize("kind", ["epsilon", "rho"])
-def test_the_minimum_of_people_holds_for_weighted_counts(kind: Kind) -> None:
-    rule = weighted_rule(bounds(4, min_units=5), kind, Fraction(10), Fraction(1, 10))
+@pytest.mark.parametrize("build", [weighted_rule, shared_rule])
+def test_the_minimum_of_people_holds_for_weighted_counts(build: Callable[..., Rule]) -> None:
+    rule = build(bounds(4, min_units=5), Fraction(10), Fraction(1, 10))
     n = np.full(3, 100 * ONE)
     assert decide(n, np.array([4, 5, 100]), rule, Silent()).named.tolist() == [False, True, True]
     edge = rule.threshold + 4 * ONE

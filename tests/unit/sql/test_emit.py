@@ -43,6 +43,7 @@ EVERY_NEED: tuple[Need, ...] = (
     UnitsNeed(2),
     KeysNeed("units", 2, 1),
     KeysNeed("weighted", 2, 2),
+    KeysNeed("shared", 2, 2),
     KeysNeed("rows", 2, 2),
     BoundsNeed("m0", 1, 4),
     UnitTotalsNeed("m0", 3, 5),
