@@ -6,13 +6,12 @@ values → **settle, commit** → answer. Straight down; each step is a value.
 
 import json
 import logging
-import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from service.answer.body import Facts, answer_body, budget_body, line_amount
 from service.answer.errand import FAILED, Errand, Submitted, to_store
-from service.answer.estimate import estimate_body
+from service.answer.estimate import batch_body, estimate_body
 from service.answer.jobs import Job, Jobs
 from service.answer.outer import run_outer
 from service.answer.pricing import Pricing
@@ -49,7 +48,7 @@ class Answerer:
         return self.run(Errand(ask, principal, request_hash, idempotency_key), wait_s)
 
     def run(self, errand: Errand, wait_s: float) -> Submitted:
-        arrived = time.monotonic()
+        arrived = self._means.ladder.clock()
         earlier = self._earlier(errand)
         if earlier is not None:
             return self._waited(earlier, wait_s) if isinstance(earlier, Job) else earlier
@@ -87,6 +86,16 @@ class Answerer:
         question, found = self._pricing.cheapest(ask, principal)
         balance = self._means.ledger.balance(ask.dataset)
         return estimate_body(question, balance, None if found is None else found.replay_of)
+
+    def estimate_all(self, asks: Sequence[Ask], principal: Principal) -> dict[str, Any]:
+        """Several questions priced together: each by itself, and what they cost in all."""
+        priced = [self._pricing.cheapest(ask, principal) for ask in asks]
+        balances = {ask.dataset: self._means.ledger.balance(ask.dataset) for ask in asks}
+        estimates = [
+            estimate_body(question, balances[question.query.dataset], None if found is None else found.replay_of)
+            for question, found in priced
+        ]
+        return batch_body([question for question, _ in priced], estimates, balances)
 
     def replay_of(self, ask: Ask, principal: Principal) -> str | None:
         """The query whose release answers this for nothing, if there is one."""

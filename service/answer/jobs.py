@@ -25,7 +25,7 @@ class Job:
     query_id: str
     principal: str
     request_hash: str
-    arrived: float  # time.monotonic()
+    arrived: float  # on the ladder's clock
     status: str = "queued"
     body: bytes | None = None
     error: ServiceError | None = None

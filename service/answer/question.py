@@ -43,14 +43,14 @@ def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:
 
 def offered(ask: Ask, schema: Schema, query: Query, terms: Terms) -> Loss:
     """What the request offers, completed by the dataset's defaults."""
-    loss = ask.loss
-    if loss is None:
+    loss = ask.loss or Loss("epsilon", 0)
+    if loss.kind == "epsilon" and loss.amount == 0:
         if schema.defaults.epsilon is None:
             raise LossOutOfRange(
                 "the request says nothing about what may be spent, and the dataset has no default",
                 {"field": "epsilon", "remedy": 'give "epsilon", "rho", "accuracy" or "share"'},
             )
-        loss = Loss("epsilon", schema.defaults.epsilon)
+        loss = replace(loss, amount=schema.defaults.epsilon)
     if loss.delta == 0 and not all(plan.keys_declared for plan in query.cores):
         loss = replace(loss, delta=schema.defaults.delta or terms.delta_selection // DELTA_PARTS)
     return loss

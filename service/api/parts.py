@@ -1,6 +1,6 @@
 """What routes may use, handed over by the composition root. Routes construct nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +34,8 @@ class Answering(Protocol):
     ) -> Submitted: ...
 
     def estimate(self, ask: Ask, principal: Principal) -> dict[str, Any]: ...
+
+    def estimate_all(self, asks: Sequence[Ask], principal: Principal) -> dict[str, Any]: ...
 
     def line_cost(self, ask: Ask, principal: Principal) -> tuple[str, int]: ...
 

@@ -143,7 +143,7 @@ class ReasonWire(Wire):
 
 
 def loss_of(wire: QuestionWire) -> Loss | None:
-    """What is offered; None takes the dataset's default."""
+    """What is offered; None, or an epsilon of 0 beside a delta or weights, takes the dataset's default."""
     amounts = {"epsilon": wire.epsilon, "rho": wire.rho, "share": wire.share, "accuracy": wire.accuracy}
     given = [name for name, value in amounts.items() if value is not None]
     if len(given) > 1:
@@ -208,15 +208,22 @@ def ask_of(wire: QuestionWire) -> Ask:
 
 
 def fitted(wire: EstimateListWire) -> list[Ask]:
-    """The questions of a list; with `fit`, each gets an equal part of that epsilon, rounded down to the grid."""
+    """The questions of a list; with `fit`, that epsilon is divided over them, rounded down to the grid: in
+    proportion to the epsilons that they give themselves, or equally."""
     asks = [ask_of(question) for question in wire.queries]
     if wire.fit is None:
         return asks
-    each = parse_epsilon(wire.fit.epsilon, "fit.epsilon") // len(asks)
-    if each == 0:
+    total = parse_epsilon(wire.fit.epsilon, "fit.epsilon")
+    own = [ask.loss.amount if ask.loss is not None and ask.loss.kind == "epsilon" else 0 for ask in asks]
+    parts = own if all(own) else [1] * len(asks)
+    amounts = [total * part // sum(parts) for part in parts]
+    if not all(amounts):
         raise LossOutOfRange("fit.epsilon is too little for so many queries", {"field": "fit.epsilon"})
-    deltas = [0 if question.delta is None else parse_delta(question.delta) for question in wire.queries]
-    return [replace(ask, loss=Loss("epsilon", each, delta)) for ask, delta in zip(asks, deltas, strict=True)]
+    return [replace(ask, loss=_refitted(ask.loss, amount)) for ask, amount in zip(asks, amounts, strict=True)]
+
+
+def _refitted(loss: Loss | None, amount: int) -> Loss:
+    return Loss("epsilon", amount) if loss is None else Loss("epsilon", amount, loss.delta, None, loss.weights)
 
 
 def stored_ask(text: str) -> Ask:

@@ -6,6 +6,7 @@ serving. A new declaration waits until its import is done, and both change in on
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,6 +75,34 @@ def canonical(declared: DatasetDeclaration | TableDeclaration) -> str:
     return json.dumps(declared.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
 
 
+_SERVING = (
+    sa.select(dataset.c.declaration, dataset.c.data_version, table.c.serving)
+    .select_from(
+        dataset.outerjoin(
+            table,
+            (table.c.dataset == dataset.c.name) & table.c.deleted_ms.is_(None) & table.c.serving.is_not(None),
+        )
+    )
+    .where(dataset.c.name == sa.bindparam("dataset_name"), dataset.c.deleted_ms.is_(None))
+    .order_by(table.c.name)
+)
+
+
+@lru_cache(maxsize=256)
+def _read_declaration(text: str) -> DatasetDeclaration:
+    """Declarations never change in place, and every query reads one."""
+    return DatasetDeclaration.model_validate_json(text)
+
+
+@lru_cache(maxsize=1024)
+def _read_table(text: str) -> Table:
+    return load_table(text)
+
+
+def _unknown() -> DatasetUnknown:
+    return DatasetUnknown("there is no such dataset, or this key may not read it")
+
+
 class Catalog:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,21 +118,25 @@ class Catalog:
             return [name for name in rows if principal is None or may_read(principal, name)]
 
     def schema(self, name: str, principal: Principal | None = None) -> Schema:
-        """The dataset as declared and serving. Absent and not yours are the same answer."""
-        declared, data_version = self._dataset(name, principal)
+        """The dataset as declared and serving. Absent and not yours are the same answer.
+
+        One statement, so that declarations and data version are of one moment on either store: bounds and
+        step of a column are what its codes were made with.
+        """
+        if principal is not None and not may_read(principal, name):
+            raise _unknown()
         with self._store.read() as connection:
-            served = connection.execute(
-                sa.select(table.c.serving)
-                .where(table.c.dataset == name, table.c.deleted_ms.is_(None), table.c.serving.is_not(None))
-                .order_by(table.c.name)
-            ).scalars()
-            tables = [load_table(text) for text in served]
+            rows = connection.execute(_SERVING, {"dataset_name": name}).all()
+        if not rows:
+            raise _unknown()
+        declared = _read_declaration(rows[0].declaration)
+        tables = [_read_table(row.serving) for row in rows if row.serving is not None]
         most = declared.epsilon_per_query_max
         return Schema(
             name,
             declared.unit,
             {each.name: each for each in tables},
-            data_version=data_version,
+            data_version=int(rows[0].data_version),
             defaults=defaults_of(declared),
             epsilon_per_query_max=None if most is None else parse_epsilon(most, "epsilon_per_query_max"),
         )
@@ -127,8 +160,8 @@ class Catalog:
                 sa.select(dataset).where(dataset.c.name == name, dataset.c.deleted_ms.is_(None))
             ).first()
         if row is None or (principal is not None and not may_read(principal, name)):
-            raise DatasetUnknown("there is no such dataset, or this key may not read it")
-        return DatasetDeclaration.model_validate_json(row.declaration), int(row.data_version)
+            raise _unknown()
+        return _read_declaration(row.declaration), int(row.data_version)
 
     # --- Changing ---
 
