@@ -74,13 +74,18 @@ class Administration:
     # --- Datasets ---
 
     def put_dataset(self, name: str, declared: DatasetDeclaration, *, actor: str) -> bool:
-        """Declare, and open or adjust the account, in one commit. True when the dataset is new."""
+        """Declare, and open the account, or adjust it where the declared amounts changed, in one commit.
+
+        A grant that was made since stays when only other things are declared anew. True when it is new.
+        """
         promise = promise_of(declared)
         by = By(actor, "declared")
 
         def note(tx: Any, act: str, subject: str, change: Mapping[str, Any]) -> None:
-            self._fit_account(tx, name, promise, by)
-            if (change["before"] or {}).get("window") != declared.window:
+            before = change["before"]
+            if before is None or promise_of(DatasetDeclaration.model_validate(before)) != promise:
+                self._fit_account(tx, name, promise, by)
+            if (before or {}).get("window") != declared.window:
                 self._ledger.set_window(name, declared.window, by, tx)
             self._ledger.note(act, {"subject": subject, **change}, by, dataset=name, tx=tx)
 

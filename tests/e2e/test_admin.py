@@ -128,6 +128,16 @@ def test_a_grant_stays_within_the_ceiling_and_a_higher_ceiling_is_a_new_promise(
     assert house.ask("PUT", "/v1/datasets/cafe", json=lower).status_code == 409
 
 
+def test_a_grant_stays_when_only_other_things_are_declared_anew(house: House) -> None:
+    declared = {"unit": "guest", "epsilon": "2"}
+    assert house.ask("PUT", "/v1/datasets/bar", json=declared).status_code == 201
+    assert house.ask("POST", "/v1/datasets/bar/grants", json={"epsilon": "1", "reason": "slowly"}).status_code == 201
+    assert house.ask("PUT", "/v1/datasets/bar", json={**declared, "unit": "regular"}).status_code == 200
+    assert house.books.ledger.balance("bar").epsilon_granted == 10**12
+    assert house.ask("PUT", "/v1/datasets/bar", json={**declared, "window": "month"}).status_code == 200
+    assert house.books.ledger.balance("bar").window == "month"
+
+
 def test_declaring_the_same_again_changes_nothing(house: House) -> None:
     declared = {"unit": "customer", "epsilon": "3", "delta": "1e-6"}
     before = len(house.ask("GET", "/v1/audit?limit=1000").json())
