@@ -200,31 +200,17 @@ class SecureNoise:
         return result
 
     def _bernoulli_exp(self, numbers: Array, rate: Fraction) -> Array:
-        """True with probability e**(-number·rate), for non-negative integers with number·rate <= 1 or so.
-
-        number and rate are rounded once each and their product once: x errs by 2**-51 of itself, so
-        e**-x by less than 2**-51, exp_minus adds 2**-48: within BAND of the truth.
-        """
-        x = numbers.astype(np.float64) * float(rate)
-        chance = exp_small(x) if float(x.max(initial=0)) <= FLAT else exp_minus(x)
-        return self._decided(chance, lambda place: _exp_of(int(numbers[place]) * rate))
+        """True with probability e**(-number·rate), for non-negative integers."""
+        return self._decided(exp_chance(numbers, rate), lambda place: _exp_of(int(numbers[place]) * rate))
 
     def _gaussian_keeps(self, proposed: Array, scale: Fraction, sigma_squared: Fraction) -> Array:
-        """True with probability e**-x, x = (|Y| - sigma²/s)²/(2 sigma²).
-
-        |Y|, the centre c = sigma²/s < sigma and 2·sigma² are rounded once each, so the difference d errs by
-        at most 2**-52·(|Y| + c) <= 2**-52·(d + 2·sigma), and x by less than 2**-49·(x + sqrt(x)). Times
-        e**-x that is below 2**-48; exp_minus adds 2**-48 of e**-x: within BAND of the truth.
-        """
-        centre = sigma_squared / scale
-        magnitudes = np.abs(proposed)
-        distance = magnitudes.astype(np.float64) - float(centre)
-        chance = exp_minus(distance * distance / float(2 * sigma_squared))
+        """True with probability e**-x, x = (|Y| - sigma²/s)²/(2 sigma²)."""
+        magnitudes, centre = np.abs(proposed), sigma_squared / scale
 
         def bounds_of(place: int) -> Bounds:
             return _exp_of((int(magnitudes[place]) - centre) ** 2 / (2 * sigma_squared))
 
-        return self._decided(chance, bounds_of)
+        return self._decided(gaussian_chance(magnitudes, centre, sigma_squared), bounds_of)
 
     def _decided(self, chance: Floats, bounds_of: Callable[[int], Bounds]) -> Array:
         """True with the probability that `chance` approximates within BAND and `bounds_of` brackets exactly."""
@@ -234,6 +220,27 @@ class SecureNoise:
         for place in np.flatnonzero(np.abs(uniform - chance) <= 2 * BAND).tolist():
             result[place] = decide(int(words[place]), WORD_BITS, bounds_of(place), self.bits)
         return result
+
+
+def exp_chance(numbers: Array, rate: Fraction) -> Floats:
+    """e**(-number·rate) within 2**-46, for non-negative integers.
+
+    number and rate are rounded once each and their product once: x errs by 2**-51 of itself, so e**-x by
+    less than 2**-51; exp_minus adds 2**-48 of it.
+    """
+    x = numbers.astype(np.float64) * float(rate)
+    return exp_small(x) if float(x.max(initial=0)) <= FLAT else exp_minus(x)
+
+
+def gaussian_chance(magnitudes: Array, centre: Fraction, sigma_squared: Fraction) -> Floats:
+    """e**-x within 2**-44, x = (|Y| - c)²/(2 sigma²), for a centre c <= sigma.
+
+    |Y|, c and 2·sigma² are rounded once each, so the distance d errs by at most 2**-52·(|Y| + c), which is at
+    most 2**-52·(d + 2·sigma), and x by less than 2**-49·(x + sqrt(x)). Times e**-x that is below 2**-48;
+    exp_minus adds 2**-48 of e**-x.
+    """
+    distance = magnitudes.astype(np.float64) - float(centre)
+    return exp_minus(distance * distance / float(2 * sigma_squared))
 
 
 def _until(size: int, some: Callable[[int], Array]) -> Array:

@@ -203,7 +203,7 @@ def test_no_order_costs_more_than_pure_epsilon_or_less_than_a_lower_one(
 ) -> None:
     curve = laplace_renyi(Fraction(moved), scale, order)
     assert 0 < curve <= Decimal(moved) * scale.denominator / scale.numerator * (1 + Decimal("1e-20")) + Decimal("1e-20")
-    assert curve <= laplace_renyi(Fraction(moved), scale, order + 1) + Decimal("1e-20")
+    assert curve <= laplace_renyi(Fraction(moved), scale, order + 1) * (1 + Decimal("1e-20")) + Decimal("1e-20")
 
 
 @pytest.mark.parametrize("rows", [1, 20, 2**31])
@@ -228,6 +228,27 @@ def test_randomised_response_costs_what_its_two_outcomes_say(epsilon: Fraction, 
         + max(a, 1) * e
     ) / (a - 1)
     assert float(response_renyi(epsilon, order)) == pytest.approx(summed, rel=1e-6, abs=1e-12)
+
+
+@unhurried
+@given(
+    scores=st.lists(st.tuples(st.floats(-5, 5), st.floats(-1, 1)), min_size=2, max_size=6),
+    epsilon=st.sampled_from([0.1, 1.0, 4.0]),
+    a=st.sampled_from([1.5, 2.0, 11.835, 94.68]),
+)
+def test_no_exponential_draw_diverges_more_than_it_is_charged(
+    scores: list[tuple[float, float]], epsilon: float, a: float
+) -> None:
+    """Scores that move by at most 1, drawn with exp(epsilon·score/2)."""
+
+    def law(values: list[float]) -> list[float]:
+        logs = [epsilon * value / 2 for value in values]
+        whole = math.log(math.fsum(map(math.exp, logs)))
+        return [log - whole for log in logs]
+
+    p, q = law([s for s, _ in scores]), law([s + move for s, move in scores])
+    diverged = math.log(math.fsum(math.exp(a * x + (1 - a) * y) for x, y in zip(p, q, strict=True))) / (a - 1)
+    assert diverged <= min(epsilon, a * epsilon**2 / 8) + 1e-12
 
 
 def test_a_lone_count_of_one_costs_exactly_what_randomised_response_costs() -> None:

@@ -4,10 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from service.privacy.mechanisms import exponential
 from service.privacy.mechanisms.exponential import SHARE_BITS, Candidates, choose, exact_choice
 from service.privacy.sampling import SecureNoise
-from service.privacy.sampling_exact import Words
+from service.privacy.sampling_exact import Words, exp_bounds
 
 
 class Scripted(SecureNoise):
@@ -74,3 +77,27 @@ def test_a_million_candidates_in_one_draw_stay_within_their_group() -> None:
     candidates = Candidates(costs, np.ones(costs.size, dtype=np.int64), np.array([0, 100_000, 200_000]))
     first, second = choose(candidates, Fraction(2), SecureNoise()).tolist()
     assert 0 <= first < 100_000 <= second < 200_000
+
+
+@settings(deadline=None)
+@given(
+    groups=st.lists(
+        st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 2**40)), min_size=1, max_size=12),
+        min_size=1,
+        max_size=4,
+    ),
+    rate=st.fractions(Fraction(1, 10**7), Fraction(3), max_denominator=10**9),
+)
+def test_running_shares_are_well_within_the_band(groups: list[list[tuple[int, int]]], rate: Fraction) -> None:
+    """A quarter of the band is all that they may be off, in every group beside every other."""
+    entries = [entry for group in groups for entry in group]
+    starts = np.concatenate(([0], np.cumsum([len(group) for group in groups])))
+    costs, copies = (np.array([entry[i] for entry in entries]) for i in range(2))
+    owner = np.repeat(np.arange(len(groups)), np.diff(starts))
+    seen = exponential._running_shares(Candidates(costs, copies, starts), rate, owner).tolist()
+    for group, start in zip(groups, starts.tolist(), strict=False):
+        least = min(cost for cost, _ in group)
+        weights = [copy * Fraction(exp_bounds((cost - least) * rate, 300)[0], 2**300) for cost, copy in group]
+        for i in range(len(group)):
+            truth = sum(weights[: i + 1]) / sum(weights) * 2**SHARE_BITS
+            assert abs(seen[start + i] - truth) <= (exponential.BAND + exponential.BAND_PER_CANDIDATE * len(group)) / 4

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.privacy import sampling_exact as exact
-from service.privacy.sampling import SecureNoise
+from service.privacy.sampling import SecureNoise, exp_chance, gaussian_chance
 from service.privacy.sampling_exact import Words
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
@@ -58,6 +58,41 @@ def test_float_exp_stays_within_its_stated_error(x: float) -> None:
 def test_float_exp_of_small_numbers_stays_within_its_stated_error(x: float) -> None:
     truth = Context(prec=60).exp(-Decimal(x))
     assert abs(Decimal(float(exact.exp_small(np.array([x]))[0])) - truth) <= Decimal(2) ** -50
+
+
+def exp_of(x: Fraction) -> Fraction:
+    """e**-x to 80 digits."""
+    far = Context(prec=80, Emin=-(10**9))
+    return Fraction(far.exp(far.divide(Decimal(-x.numerator), Decimal(x.denominator))))
+
+
+@unhurried
+@given(
+    sigma_squared=st.one_of(
+        st.fractions(Fraction(1, 1000), Fraction(100), max_denominator=10**6),
+        st.fractions(Fraction(2**20), Fraction(2**140), max_denominator=10**12),
+    ),
+    deviations=st.fractions(0, 20, max_denominator=10**9),
+)
+def test_the_chance_to_keep_a_gaussian_proposal_is_within_its_stated_error(
+    sigma_squared: Fraction, deviations: Fraction
+) -> None:
+    scale = math.isqrt(int(sigma_squared)) + 1
+    centre, magnitude = sigma_squared / scale, int(deviations * scale)
+    seen = gaussian_chance(np.array([magnitude], dtype=object), centre, sigma_squared)[0]
+    truth = exp_of((magnitude - centre) ** 2 / (2 * sigma_squared))
+    assert abs(Fraction(float(seen)) - truth) <= Fraction(1, 2**44)
+
+
+@unhurried
+@given(
+    number=st.one_of(st.integers(0, 1000), st.integers(0, 2**140)),
+    x=st.one_of(st.fractions(0, Fraction(1, 16), max_denominator=10**9), st.fractions(0, 50, max_denominator=10**9)),
+)
+def test_the_chance_to_keep_a_low_digit_is_within_its_stated_error(number: int, x: Fraction) -> None:
+    rate = x / max(1, number)
+    seen = exp_chance(np.array([number], dtype=object), rate)[0]
+    assert abs(Fraction(float(seen)) - exp_of(number * rate)) <= Fraction(1, 2**46)
 
 
 @unhurried
