@@ -258,7 +258,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
 
 
 def _source(declared: SourceDeclaration) -> Source:
-    return Source(declared.kind, declared.path)
+    return Source(declared.kind, declared.path, declared.table)
 
 
 def _raised(old: Terms, promise: Promise) -> Terms:

@@ -37,6 +37,15 @@ def put_dataset(dataset: DatasetName, wanted: DatasetDeclaration, admin: Admin, 
     return answer(show_schema(parts.catalog.schema(dataset)), 201 if is_new else 200)
 
 
+@router.get("/datasets/{dataset}/declaration", response_model=dict[str, Any])
+def get_declaration(dataset: DatasetName, admin: Admin, parts: Wired) -> Response:
+    """Everything that was declared, sources included, as PUT and `halftone apply` take it."""
+    declared = parts.catalog.declaration(dataset).model_dump(mode="json", exclude_defaults=True)
+    tables = parts.catalog.table_declarations(dataset)
+    declared["tables"] = {name: each.model_dump(mode="json", exclude_defaults=True) for name, each in tables.items()}
+    return answer(declared)
+
+
 @router.delete("/datasets/{dataset}", status_code=204)
 def delete_dataset(dataset: DatasetName, admin: Admin, parts: Wired, reason: Reason = "") -> Response:
     """Stop serving it. The budget stays: it belongs to the people, and comes back with the name."""

@@ -66,10 +66,17 @@ class UnitDeclaration(Declared):
 
 
 class SourceDeclaration(Declared):
-    """A file below one of the source folders."""
+    """A file, a folder or a pattern below one of the source folders; `table` names a table of a DuckDB file."""
 
-    kind: Literal["parquet", "csv"]
+    kind: Literal["parquet", "csv", "duckdb"]
     path: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+    table: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]+$", max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def _table_fits(self) -> "SourceDeclaration":
+        if (self.kind == "duckdb") != (self.table is not None):
+            raise ValueError("`table` names the table of a duckdb source, and of no other")
+        return self
 
 
 class TableDeclaration(Declared):

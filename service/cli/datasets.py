@@ -44,8 +44,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         command.add_argument("table")
     for command in (put, table):
         command.add_argument("file")
-    inspect.add_argument("kind", choices=["parquet", "csv"])
+    inspect.add_argument("kind", choices=["parquet", "csv", "duckdb"])
     inspect.add_argument("path", help="below a folder of HALFTONE_SOURCES")
+    inspect.add_argument("--inner", help="the table inside a DuckDB file")
 
     apply = commands.add_parser("apply", help="make the catalog what a YAML file says; shows a diff first")
     apply.add_argument("file")
@@ -92,7 +93,7 @@ def run_refresh(options: argparse.Namespace) -> None:
 
 
 def run_inspect(options: argparse.Namespace) -> None:
-    source = SourceDeclaration(kind=options.kind, path=options.path)
+    source = SourceDeclaration(kind=options.kind, path=options.path, table=options.inner)
     with books() as opened:
         found = opened.administration.inspect(options.dataset, options.table, source, actor=COMMAND_LINE)
     print(json.dumps(found, indent=2, default=str))

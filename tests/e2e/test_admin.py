@@ -7,10 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
+from service.catalog.apply import read_catalog
 from tests.fixtures.service import House, open_house
 
 ORDERS: dict[str, Any] = {
@@ -58,6 +61,27 @@ def test_a_table_is_imported_and_analysts_see_only_its_declaration(house: House)
     assert shown["tables"]["orders"]["columns"]["amount"] == {"type": "DECIMAL(10,2)", "bounds": [0, 5], "step": 0.01}
     assert shown["data_version"] == 1
     assert house.ask("GET", f"/v1/imports/{state['id']}", "analyst").status_code == 403
+
+
+def test_a_declaration_comes_back_as_it_would_be_applied(house: House) -> None:
+    put(house, "orders", ORDERS)
+    declared = house.ask("GET", "/v1/datasets/shop/declaration").json()
+    assert declared["tables"]["orders"]["source"] == ORDERS["source"]
+    assert read_catalog(yaml.safe_dump({"datasets": {"shop": declared}})).datasets["shop"].unit == "customer"
+    assert house.ask("GET", "/v1/datasets/shop/declaration", "analyst").status_code == 403
+
+
+def test_a_table_of_a_duckdb_file_is_imported(house: House) -> None:
+    folder = house.books.store.engine.url.database
+    assert folder is not None
+    with duckdb.connect(str(Path(folder).parent / "sources" / "till.duckdb")) as till:
+        till.execute("CREATE TABLE slips AS SELECT i AS slip, i % 5 AS customer_id FROM range(50) t(i)")
+    source = {"kind": "duckdb", "path": "till.duckdb", "table": "slips"}
+    declared = {"source": source, "private": True, "unit": {"column": "customer_id"}}
+    assert put(house, "slips", declared)["state"] == "done"
+    del source["table"]
+    assert house.ask("PUT", "/v1/datasets/shop/tables/slips", json=declared).status_code == 422
+    assert house.ask("DELETE", "/v1/datasets/shop/tables/slips").status_code == 204
 
 
 def test_uniqueness_that_does_not_hold_is_refused_and_the_old_version_serves(house: House) -> None:
