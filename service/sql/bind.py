@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from service.core.schema import Table
 from service.sql.canon import conjuncts, operands
-from service.sql.expressions import Compiler
+from service.sql.expressions import CHAIN, Compiler
 from service.sql.joins import Equality, Outer, aliases_of, join
 from service.sql.refusals import refused
 from service.sql.relations import Context, Fields, Relation, bounded, materialise, scan
@@ -182,6 +182,9 @@ def relate(items: list[Item], scope: RowScope, where: exp.Expression | None, con
 
 
 def _conditions(parts: list[exp.Expression], compiler: Compiler) -> tuple[list[exp.Expression], list[Equality]]:
+    if len(parts) > CHAIN:
+        remedy = "use IN (…), or put the values into a public table"
+        raise refused(f"more than {CHAIN} conditions in a row", parts[0], construct="AND", remedy=remedy)
     trees, links = [], []
     for part in [*parts, *(shared for whole in parts for shared in _shared(whole))]:
         value = compiler.boolean(part)

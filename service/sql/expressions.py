@@ -17,13 +17,15 @@ from sqlglot import exp
 from service.core.errors import ConstructRefused
 from service.core.schema import BOOLEAN, DATE, TIMESTAMP, VARCHAR, Scalar
 from service.sql import ranges
-from service.sql.canon import binary, is_null, not_null, operands, text, when, wrapped
+from service.sql.canon import binary, is_null, operands, text, when, wrapped
 from service.sql.compare import as_double, comparable, unified
 from service.sql.literals import convert, literal, null, scalar
 from service.sql.refusals import refused
 from service.sql.values import NULL, Value, constant, derived
 
 DOMAIN_LIMIT = 1_000
+NODES = 6_000  # of one emitted expression
+CHAIN = 300  # conditions joined by one AND or OR
 
 
 class Scope(Protocol):
@@ -52,7 +54,15 @@ class Compiler:
         handler = TABLE.get(type(node))
         if handler is None:
             raise refuse_unknown(node)
-        return handler(node, self)
+        found = handler(node, self)
+        if too_large(found.tree) or (found.code is not None and too_large(found.code.tree)):
+            raise refused(
+                "this expression grows too large when it is made safe",
+                node,
+                construct="expression",
+                remedy="split it: compute parts of it in a subquery, or nest fewer functions",
+            )
+        return found
 
     def typed(self, node: exp.Expression, *kinds: str) -> Value:
         """A value of one of the kinds; NULL fits everywhere. A text literal becomes a date where one is wanted."""
@@ -76,6 +86,17 @@ class Compiler:
 
     def numeric(self, node: exp.Expression) -> Value:
         return self.typed(node, "BIGINT", "DOUBLE", "DECIMAL")
+
+
+def too_large(tree: exp.Expression) -> bool:
+    """Guards repeat their operand, so nesting could multiply: stop while it is still cheap to stop."""
+    seen, waiting = 0, [tree]
+    while waiting:
+        seen += 1
+        if seen > NODES:
+            return True
+        waiting += waiting.pop().iter_expressions()
+    return False
 
 
 def refuse_unknown(node: exp.Expression) -> ConstructRefused:
@@ -131,7 +152,11 @@ def _truth(tree: exp.Expression, *parents: Value) -> Value:
 @handles(exp.And, exp.Or)
 def _connector(node: exp.Expression, c: Compiler) -> Value:
     kind = type(node)
-    parts = [c.boolean(part) for part in operands(node, kind)]
+    members = operands(node, kind)
+    if len(members) > CHAIN:
+        remedy = "use IN (…), or put the values into a public table"
+        raise refused(f"more than {CHAIN} conditions in a row", node, construct=type(node).key.upper(), remedy=remedy)
+    parts = [c.boolean(part) for part in members]
     tree = wrapped(parts[0].tree)
     for part in parts[1:]:
         tree = kind(this=tree, expression=wrapped(part.tree))
@@ -219,7 +244,7 @@ def _scalar_subquery(node: exp.Expression, c: Compiler) -> Value:
 
 @handles(exp.Case)
 def _case(node: exp.Expression, c: Compiler) -> Value:
-    subject = node.this
+    subject = c.value(node.this) if node.this is not None else None
     tests = [_test(c, subject, branch.this) for branch in node.args["ifs"]]
     branches = [c.value(branch.args["true"]) for branch in node.args["ifs"]]
     if node.args.get("default") is not None:
@@ -227,12 +252,12 @@ def _case(node: exp.Expression, c: Compiler) -> Value:
     return choose(tests, branches, node)
 
 
-def _test(c: Compiler, subject: exp.Expression | None, test: exp.Expression) -> Value:
+def _test(c: Compiler, subject: Value | None, test: exp.Expression) -> Value:
     if subject is None:
         return c.boolean(test)
-    left, right = c.value(subject), c.value(test)
-    a, b = comparable(left, right, test)
-    return _truth(binary(exp.EQ, a.tree, b.tree), left, right)
+    right = c.value(test)
+    a, b = comparable(subject.fresh(), right, test)
+    return _truth(binary(exp.EQ, a.tree, b.tree), subject, right)
 
 
 @handles(exp.If)
@@ -276,8 +301,17 @@ def _coalesce(node: exp.Expression, c: Compiler) -> Value:
     values = [c.value(part) for part in (node.this, *node.expressions)]
     if len(values) == 1:
         return values[0]
-    tests = [replace(derived(not_null(value.tree.copy()), BOOLEAN, value)) for value in values[:-1]]
-    return choose(tests, values, node)
+    same, kind = unified(values, node)
+    trees = [value.tree for value in same]
+    found = derived(exp.Coalesce(this=trees[0], expressions=trees[1:]), kind, *values)
+    known = [value for value in values if value.type is not NULL]
+    coded = [value.code for value in known if value.code is not None]
+    codes = ranges.align(coded) if len(coded) == len(known) else None
+    code = None
+    if codes is not None:
+        tree = exp.Coalesce(this=codes[0].tree, expressions=[part.tree for part in codes[1:]])
+        code = replace(codes[0], tree=tree, low=min(part.low for part in codes), high=max(part.high for part in codes))
+    return replace(found, code=code, range=ranges.hull([value.range for value in known]), domain=joined_domain(same))
 
 
 @handles(exp.Nullif)

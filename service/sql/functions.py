@@ -13,9 +13,9 @@ from sqlglot import exp
 from service.core.schema import BIGINT, BOOLEAN, DOUBLE
 from service.sql import ranges
 from service.sql.arithmetic import literal_zero
-from service.sql.canon import binary, cast, number, when, wrapped
-from service.sql.compare import as_double, comparable
-from service.sql.expressions import Compiler, choose, handles
+from service.sql.canon import binary, cast, number, when
+from service.sql.compare import as_double, unified
+from service.sql.expressions import Compiler, handles
 from service.sql.refusals import refused
 from service.sql.values import Code, Range, Value, derived
 
@@ -201,44 +201,47 @@ def _pow(node: exp.Expression, c: Compiler) -> Value:
 
 @handles(exp.Greatest, exp.Least)
 def _extreme(node: exp.Expression, c: Compiler) -> Value:
-    """As CASE, because engines differ on NULL: here a NULL operand is skipped, as DuckDB does."""
-    keep = exp.GTE if isinstance(node, exp.Greatest) else exp.LTE
-    found = c.value(node.this)
-    for part in node.expressions:
-        other = c.value(part)
-        a, b = comparable(found, other, node)
-        first = derived(
-            wrapped_or(
-                binary(keep, a.tree.copy(), b.tree.copy()), exp.Is(this=wrapped(b.tree.copy()), expression=exp.Null())
-            ),
-            BOOLEAN,
-            a,
-            b,
+    """A NULL operand is skipped, as DuckDB does. Codes are compared themselves, so their range is proved."""
+    kind = type(node)
+    parts = [c.value(part) for part in (node.this, *node.expressions)]
+    if len(parts) == 1:
+        return parts[0]
+    same, to = unified(parts, node)
+    trees = [value.tree for value in same]
+    found = derived(kind(this=trees[0], expressions=trees[1:], ignore_nulls=True), to, *parts)
+    known = parts[0].range
+    fixed = parts[0].constant is not None
+    for part in parts[1:]:
+        known = _extreme_range(
+            known, part.range, greatest=kind is exp.Greatest, fixed=(fixed, part.constant is not None)
         )
-        second = derived(exp.Not(this=exp.Is(this=wrapped(b.tree.copy()), expression=exp.Null())), BOOLEAN, b)
-        ends = _extreme_range(found, other, greatest=isinstance(node, exp.Greatest))
-        chosen = choose([first, second], [found.fresh(), other.fresh()], node)
-        code = chosen.code
-        if ends is not None and ranges.narrow(ends) and code is not None:
-            # The choice was made on raw values: the codes are held to the range by themselves.
-            code = ranges.clamp_code(code, *(ranges.half_away(edge / code.step) for edge in ends))
-        lacking = frozenset() if ends is not None and ranges.narrow(ends) else chosen.lacking
-        found = replace(chosen, range=ends, code=code, lacking=lacking)
-    return found
+        fixed = False
+    bounded = known is not None and ranges.narrow(known)
+    lacking = frozenset[str]() if bounded else found.lacking
+    return replace(found, range=known, code=_extreme_code(kind, parts, known), lacking=lacking)
 
 
-def wrapped_or(a: exp.Expression, b: exp.Expression) -> exp.Expression:
-    return exp.Or(this=wrapped(a), expression=wrapped(b))
+def _extreme_code(kind: type[exp.Expression], parts: list[Value], known: Range | None) -> Code | None:
+    codes = [part.code for part in parts if part.code is not None]
+    both = ranges.align(codes) if len(codes) == len(parts) else None
+    if both is None or known is None:
+        return None
+    tree = kind(this=both[0].tree, expressions=[code.tree for code in both[1:]], ignore_nulls=True)
+    low, high = (ranges.half_away(edge / both[0].step) for edge in known)
+    hull = min(code.low for code in both), max(code.high for code in both)
+    return Code(tree, both[0].step, max(low, hull[0]), min(high, hull[1]))
 
 
-def _extreme_range(a: Value, b: Value, *, greatest: bool) -> Range | None:
-    """One bounded operand bounds one side, even where the other operand has no range; a NULL is skipped,
-    so the other operand must be a constant for its bound to hold on every row."""
-    pick = max if greatest else min
-    if a.constant is None and b.constant is None:
-        return ranges.hull([a.range, b.range])
-    one, other = a.range or ranges.ANY, b.range or ranges.ANY
-    return pick(one[0], other[0]), pick(one[1], other[1])
+def _extreme_range(a: Range | None, b: Range | None, *, greatest: bool, fixed: tuple[bool, bool]) -> Range | None:
+    """A constant bounds one side for good: it is there when the other operand is NULL, and wins when it is beyond.
+    Two columns may each be NULL, so only their hull is known."""
+    if not any(fixed):
+        return ranges.hull([a, b])
+    edge = (a if fixed[0] else b) or ranges.ANY
+    other = (b if fixed[0] else a) or ranges.ANY
+    if greatest:
+        return edge[0], max(edge[1], other[1])
+    return min(edge[0], other[0]), edge[1]
 
 
 @handles(exp.IsNan)

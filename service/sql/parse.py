@@ -34,7 +34,7 @@ DIALECTS = (
 
 # Brackets outside strings, quoted names and comments; CASE nests too.
 SCAN = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<open>[(\[{]|\bcase\b)|(?P<close>[)\]}]|\bend\b)",
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<open>[(\[{]|\bcase\b)|(?P<close>[)\]}]|\bend\b)|\w+|[^\s\w]",
     re.IGNORECASE | re.DOTALL,
 )
 CHAIN = re.compile(r"(?:\bnot\b\s*|[-+~!@]\s*){24,}", re.IGNORECASE)
@@ -66,7 +66,9 @@ def check_size(sql: str) -> None:
         line, column = sql.count("\n", 0, at) + 1, at - sql.rfind("\n", 0, at)
         raise SyntaxRefused("the text holds a control character", {"line": line, "column": column})
     depth = deepest = 0
-    for match in SCAN.finditer(sql):
+    for count, match in enumerate(SCAN.finditer(sql)):
+        if count > 2 * TOKENS:  # what the scan counts as two may be one token
+            raise _too_much("tokens", TOKENS, "ask for less in one query, or put long lists into a public table")
         if match["open"]:
             depth += 1
             deepest = max(deepest, depth)

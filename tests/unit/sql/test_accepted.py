@@ -11,6 +11,8 @@ from tests.fixtures.sql.corpus import accepted
 from tests.fixtures.sql.exact import answer, tidy
 from tests.fixtures.sql.shop import SCHEMA, rows
 
+PARSER = duckdb.connect()
+
 
 @pytest.fixture(scope="module")
 def database() -> duckdb.DuckDBPyConnection:
@@ -36,5 +38,5 @@ def test_an_emitted_tree_holds_only_listed_nodes_and_reads_back_as_itself(sql: s
     for tree in (query.outer.select, *(plan.rows for plan in query.cores)):
         assert tree is query.outer.select or unlisted(tree, ROWS) == []
         text = tree.sql(dialect="duckdb")
-        again = duckdb.connect().execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0]
+        again = PARSER.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0]
         assert '"error":false' in again
