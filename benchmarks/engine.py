@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import duckdb
 from sqlglot import exp, parse_one
@@ -209,11 +210,12 @@ def _undeclared() -> list[Case]:
         plan = _by(column, kind)
         plan = replace(plan, keys=(Key("k0", kind, column),))
         keys = f"SELECT DISTINCT {column} AS k0 FROM raw_lineitem"
-        for rule, words, bound in (
+        slots: list[tuple[Literal["units", "weighted", "rows"], str, float]] = [
             ("units", "pairs", limit),
             ("weighted", "weighted pairs", limit),
             ("rows", "rows", 4.0),
-        ):
+        ]
+        for rule, words, bound in slots:
             needs = (KeysNeed(rule, SLOTS, 1), *_moments(PRICE))
             found.append(Case(f"undeclared by {name}, {words} as slots", _plain_by(column), plan, needs, keys, bound))
     return found
