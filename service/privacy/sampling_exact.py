@@ -30,7 +30,7 @@ BAND = 2.0**-40
 
 # A geometric draw is split into digits: the high digit comes from a table, the low one by rejection.
 BLOCKS_PER_SCALE = 16
-TABLE_DEPTH = 14  # the table ends where e**-14 of the mass is left; beyond, the law repeats itself
+TABLE_DEPTH = 8  # the table ends where e**-8 of the mass is left; beyond, the law repeats itself
 
 
 def decide(prefix: int, known: int, bounds: Bounds, more: Callable[[int], int]) -> bool:
