@@ -1,0 +1,135 @@
+"""Nobody is surprised by a cost: the later charge is the estimate, to the last digit, over the whole corpus."""
+
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from service.app import Books, Walk
+from service.core.amounts import CLOSED, show_atto, show_pico
+from service.core.errors import ConstructRefused
+from service.core.plan import Accuracy, Loss
+from service.core.request import Ask
+from tests.fixtures.open_shop import BUYER, shop
+from tests.fixtures.sql.corpus import accepted
+
+PICO = 10**12
+DELTA = 10**9
+COUNT = "SELECT country, COUNT(*) AS n FROM customers WHERE age > {} GROUP BY country"
+TOWNS = "SELECT status, COUNT(*) AS n FROM orders WHERE store > {} GROUP BY status"
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Books, Walk]]:
+    with shop(tmp_path_factory.mktemp("shop")) as opened:
+        yield opened
+
+
+def asked(opened: tuple[Books, Walk], ask: Ask) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The estimate and the answer; what the ledger moved by is the estimate's cost exactly."""
+    books, walk = opened
+    estimate = walk.answerer.estimate(ask, BUYER)
+    before = books.ledger.balance("shop")
+    answer: dict[str, Any] = json.loads(walk.answerer.submit(ask, BUYER, None, "", 60).body or b"")
+    after = books.ledger.balance("shop")
+    assert answer["cost"] == estimate["cost"]
+    if estimate["cost"]["epsilon"] is not None and before.spent[-1] < CLOSED:
+        assert show_pico(after.spent[-1] - before.spent[-1]) == estimate["cost"]["epsilon"]
+    assert show_atto(after.delta_spent - before.delta_spent) == estimate["cost"]["delta"]
+    if estimate["replay_of"] is None:
+        assert estimate["remaining_after"] == answer["remaining"]
+        assert estimate["plan_digest"] == answer["receipt"]["plan_digest"]
+        assert estimate["mechanisms"] == answer["receipt"]["mechanisms"]
+    return estimate, answer
+
+
+@pytest.mark.parametrize("sql", accepted())
+def test_the_charge_is_the_estimate(opened: tuple[Books, Walk], sql: str) -> None:
+    ask = Ask("shop", sql, Loss("epsilon", 10 * PICO, DELTA))
+    try:
+        estimate, answer = asked(opened, ask)
+    except ConstructRefused as refused:  # nothing private in it: refused by both in the same words, for nothing
+        with pytest.raises(ConstructRefused, match=re.escape(refused.detail)):
+            opened[1].answerer.submit(ask, BUYER, None, "", 60)
+        return
+    told = {column["name"]: column.get("half_width_95") for column in estimate["columns"]}
+    for column in answer["columns"]:
+        promised, got = told[column["name"]], column.get("half_width_95")
+        if promised is not None and got is not None and estimate["replay_of"] is None:
+            assert got == pytest.approx(promised, rel=1e-9), column["name"]
+
+
+@pytest.mark.parametrize("sql", accepted()[::10])
+def test_so_it_is_under_rho(opened: tuple[Books, Walk], sql: str) -> None:
+    """At every order, not only the one that is shown."""
+    books, walk = opened
+    ask = Ask("shop", sql, Loss("rho", PICO // 7, DELTA), fresh=True)
+    before = books.ledger.balance("shop").spent
+    estimate, _ = asked(opened, ask)
+    assert Fraction(estimate["cost"]["rho"]) == Fraction(PICO // 7, PICO)
+    moved = books.ledger.balance("shop").spent[0] - before[0]
+    again = walk.answerer.estimate(ask, BUYER)
+    assert again["cost"] == estimate["cost"]
+    assert moved > 0
+
+
+def test_an_estimate_touches_neither_ledger_nor_history(opened: tuple[Books, Walk]) -> None:
+    books, walk = opened
+    before = (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, None, None)))
+    walk.answerer.estimate(Ask("shop", COUNT.format(1), Loss("epsilon", PICO)), BUYER)
+    assert (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, None, None))) == before
+
+
+@pytest.mark.parametrize("half_width", [3, 50])
+def test_which_epsilon_gives_that_width(opened: tuple[Books, Walk], half_width: int) -> None:
+    _, walk = opened
+    accuracy = Accuracy("n", Fraction(half_width), Fraction(95, 100))
+    wanted = Ask("shop", COUNT.format(half_width), Loss("accuracy", 0, accuracy=accuracy))
+    estimate, answer = asked(opened, wanted)
+    assert 0 < answer["columns"][1]["half_width_95"] <= half_width * 1.000001
+    for kind, amount in estimate["would_need"].items():
+        loss = Loss(kind, int(Fraction(amount) * PICO))
+        priced = walk.answerer.estimate(Ask("shop", COUNT.format(half_width + 100), loss), BUYER)
+        assert priced["columns"][1]["half_width_95"] <= half_width * 1.000001
+        assert priced["columns"][1]["half_width_95"] >= half_width * 0.6 - 1, "and not far more than was asked for"
+    assert set(estimate["would_need"]) == {"epsilon", "rho"}
+
+
+def test_groups_that_are_not_declared_have_a_threshold_of_their_own_field(opened: tuple[Books, Walk]) -> None:
+    _, walk = opened
+    declared = walk.answerer.estimate(Ask("shop", COUNT.format(7), Loss("epsilon", PICO)), BUYER)
+    assert declared["groups"] == [{"declared": True, "threshold": None}]
+    loose = walk.answerer.estimate(Ask("shop", TOWNS.format(7), Loss("epsilon", PICO, 10**12)), BUYER)
+    tight = walk.answerer.estimate(Ask("shop", TOWNS.format(7), Loss("epsilon", PICO, 10**6)), BUYER)
+    (one,), (other,) = loose["groups"], tight["groups"]
+    assert one["threshold"]["people"] < other["threshold"]["people"], "less delta, more people"
+    assert (one["threshold"]["delta"], one["threshold"]["min_units"]) == ("0.000001", 1)
+
+
+def test_defaults_that_were_taken_are_named(opened: tuple[Books, Walk]) -> None:
+    _, walk = opened
+    estimate = walk.answerer.estimate(Ask("shop", TOWNS.format(8), Loss("epsilon", PICO)), BUYER)
+    assert estimate["defaults_applied"] == {
+        "delta": "5e-9", "rows_per_unit": 50, "groups_per_unit": 5, "min_units": 1,
+    }  # fmt: skip
+
+
+def test_a_list_is_priced_together_and_repeats_count_once(opened: tuple[Books, Walk]) -> None:
+    books, walk = opened
+    asks = [Ask("shop", COUNT.format(20 + n), Loss("epsilon", PICO // 4)) for n in (0, 1, 2, 2)]
+    batch = walk.answerer.estimate_all(asks, BUYER)
+    (total,) = batch["totals"]
+    assert (total["dataset"], total["epsilon"], total["fits"]) == ("shop", "0.75", True)
+    before = books.ledger.quota("shop", BUYER.prefix).spent
+    for ask in asks:
+        walk.answerer.submit(ask, BUYER, None, "", 60)
+    assert show_pico(books.ledger.quota("shop", BUYER.prefix).spent - before) == total["share"]
+
+
+def test_a_query_that_does_not_fit_says_so(opened: tuple[Books, Walk]) -> None:
+    _, walk = opened
+    estimate = walk.answerer.estimate(Ask("shop", COUNT.format(40), Loss("epsilon", 10**6 * PICO)), BUYER)
+    assert (estimate["fits"], estimate["similar_queries_left"]) == (False, 0)
