@@ -9,7 +9,7 @@ from sqlglot import exp
 from service.core.plan import POSITION
 from service.core.schema import SqlType
 from service.sql.bind import Env, find_table
-from service.sql.canon import name, subquery, table
+from service.sql.canon import cast, name, subquery, table
 from service.sql.free import Frame, Resolved, finish, ordered, row_count
 from service.sql.outer import Made, Translator, Used
 from service.sql.refusals import refused
@@ -114,8 +114,13 @@ def outer_select(splitter: "Splitter", select: exp.Select, env: Env, items: list
     ]
     if select.args.get("where") is not None:
         frame.where = rows.tree(select.args["where"].this)
-    frame.group = [rows.tree(node) for node in form.groups]
+    frame.group = [_group(rows.tree(node)) for node in form.groups]
     return finish(select, form, frame)
+
+
+def _group(tree: exp.Expression) -> exp.Expression:
+    """A bare number in GROUP BY would be read as a position."""
+    return cast(tree, "DOUBLE") if isinstance(tree, exp.Literal) and not tree.is_string else tree
 
 
 def _join(node: exp.Join, tree: exp.Expression, translator: Translator) -> exp.Join:

@@ -178,6 +178,10 @@ def per_unit(
     outputs: list[exp.Expression] = [aliased(relation.unit.copy(), UNIT_COLUMN)]
     by: list[exp.Expression] = [relation.unit.copy()]
     for position, (node, value) in enumerate(groups):
+        grouped.key_kinds.add(type(node))
+        if value.constant is not None:  # a number in GROUP BY would be read as a position
+            grouped.keys[text(value.tree)] = value
+            continue
         label = f"g{position}"
         tree = canonical(value)
         outputs.append(aliased(tree, label))
@@ -185,11 +189,10 @@ def per_unit(
         if value.code is not None:  # keys that are also measured keep their codes: they are a function of the key
             outputs.append(aliased(exp.Min(this=value.code.tree.copy()), f"{label}#"))
         grouped.keys[text(value.tree)] = column_of(value, label, grouped.alias)
-        grouped.key_kinds.add(type(node))
     compiler = Compiler(grouped)
     fields = {label.lower(): compiler.value(node) for label, node in zip(shape.names, shape.nodes, strict=True)}
     having = tuple(compiler.boolean(part).tree for part in conjuncts(shape.having))
-    alone = all(UNIT in value.tokens for _, value in groups)
+    alone = all(UNIT in value.tokens or value.constant is not None for _, value in groups)
     return _grouped(relation, grouped, _Parts(unit, outputs, by, fields, alone, having))
 
 
