@@ -62,7 +62,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection) -> None:
     _copy(connection, "orders", "SELECT l.*", "raw_orders", "o_custkey")
     connection.execute(f"""
         CREATE TABLE "people" AS SELECT *, {_code("p_score", 0, 100, 1024)}, p_id AS "#unit",
-        CAST(hash(hash(p_id, 99)) >> 1 AS BIGINT) AS "#rank" FROM raw_people ORDER BY p_id""")
+        0::BIGINT AS "#rank" FROM raw_people ORDER BY p_id""")
     for table, codes in (
         ("lineitem", ("l_quantity", "l_extendedprice", "l_discount")),
         ("orders", ()),
@@ -74,7 +74,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, name: str, select: str, source: str, unit: str) -> None:
-    rank = 'CAST(hash(hash(l.rowid, 99)) >> 1 AS BIGINT) AS "#rank"'
+    rank = 'row_number() OVER (PARTITION BY "#unit" ORDER BY hash(hash(l.rowid, 99))) - 1 AS "#rank"'
     connection.execute(f"""
         CREATE TABLE "{name}" AS {select}, "#unit", {rank}
         FROM {source} AS l JOIN "#units" ON {unit} = u ORDER BY "#unit" """)

@@ -114,10 +114,11 @@ class Build:
     def _rank(self) -> str:
         """A random number per row: a keyed mix of the row's place, under two fresh secrets.
 
-        Invariant N5: the secrets are drawn for this version and kept nowhere, so the ranks of a unit's
-        rows are independent uniform numbers, with the same law whoever else is in the table, although
-        a row's place does depend on others. hash() of one integer is a bijection: no two rows of a file
-        share a hash, and the bit that is dropped to make it signed lets ranks meet with chance 2^-63.
+        Invariant N5: the secrets are drawn for this version and kept nowhere, so these numbers are independent
+        and uniform, and the order of a unit's rows by them (its ranks) is a uniform permutation, with the
+        same law whoever else is in the table, although a row's place does depend on others. hash() of one
+        integer is a bijection: no two rows of a file share a hash, and the bit that is dropped to make it
+        signed lets numbers meet with chance 2^-63.
         """
         first, second = self.salts
         mixed = f"hash(xor(CAST(s.rowid AS UBIGINT), {first}::UBIGINT))"
@@ -129,13 +130,15 @@ class Build:
         source = f'SELECT s.*, {self._rank()} AS "#rank" FROM "stage".main.s AS s'
         if self.table.max_rows_per_unit is not None:
             source = self._capped(source, self.table.max_rows_per_unit)
-        select = f"SELECT {self._columns()} FROM ({source})"
-        self.connection.execute(f'CREATE TABLE "out".main.rows AS {select} LIMIT 0')
+        # Counted from 0 within the unit, in the random order: the first k rows need no look at the others.
+        counted = 'CAST(row_number() OVER (PARTITION BY "#unit" ORDER BY "#rank") - 1 AS BIGINT)'
+        select = f'SELECT {self._columns()} FROM (SELECT * REPLACE ({counted} AS "#rank") FROM ({source})'
+        self.connection.execute(f'CREATE TABLE "out".main.rows AS {select}) LIMIT 0')
         ranges = self._ranges()
         for place, (low, high) in enumerate(ranges):
             self._say(2, part=place, parts=len(ranges))
             self.connection.execute(
-                f'INSERT INTO "out".main.rows {select} WHERE "#unit" BETWEEN {low} AND {high} ORDER BY "#unit"'
+                f'INSERT INTO "out".main.rows {select} WHERE "#unit" BETWEEN {low} AND {high}) ORDER BY "#unit"'
             )
 
     def _ranges(self) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from service.core.plan import ONE, KeysNeed, Plan, Statement
-from service.sql.bound import CANDIDATES, UNIT, may_exceed, rows_of_candidates
+from service.sql.bound import CANDIDATES, UNIT, index_of, may_exceed, rows_of_candidates, scanned_table
 from service.sql.emit_choose import EDGE_MAX, EDGES, FEW, KEPT, MANY, UNITS, Things, kept_things
 from service.sql.emit_duckdb import choice, narrow, nth_smallest, quoted, quotient, root, text
 
@@ -62,14 +62,21 @@ def _pair_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> t
 def _row_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """A slot is a row: the first k of the unit's rows by rank. Every kept row weighs ONE // kept rows.
 
-    Ranks are random numbers, independent of the unit's size, so the k-th smallest must be found; a rank
-    that counted the unit's rows from 0 would let an unfiltered scan skip that.
+    A stored rank counts the unit's rows from 0 in a random order, so an unfiltered scan keeps those below k
+    without looking at the others.
 
     Rows of equal rank (after a join that repeats them) are ordered by their keys: those that are still
     equal count the same, so it does not matter which is kept.
     """
     limit = need.groups_per_unit
     columns = ", ".join((UNIT, *by))
+    table = scanned_table(plan)
+    if table is not None and plan.rows.args.get("where") is None:
+        scan = f"SELECT {columns} FROM ({text(_with_rank(plan.rows))}) WHERE {RANK} < {limit}"
+        share = quotient(str(ONE), quoted("rows"))
+        few = f'SELECT {UNIT}, {share} AS w FROM {index_of(table)} WHERE "rows" < {limit}'
+        weighed = f"SELECT s.*, coalesce(f.w, {ONE // limit}) AS w FROM ({scan}) AS s LEFT JOIN ({few}) AS f"
+        return (), f"{weighed} USING ({UNIT})"
     clauses = _kept_rows(plan, limit, salt, by)
     kept = f"SELECT {UNIT}, {quotient(str(ONE), 'count(*)')} AS w FROM {KEPT} GROUP BY {UNIT}"
     return clauses, f"SELECT {columns}, w FROM {KEPT} JOIN ({kept}) USING ({UNIT})"
