@@ -24,6 +24,7 @@ TYPES: dict[str, type[sa.types.TypeEngine[Any]]] = {
     "TIMESTAMP": sa.DateTime,
 }
 RELEASED_AT = "released_at"
+NAME_BYTES = 63  # PostgreSQL cuts longer names off, silently
 
 
 class Publisher:
@@ -65,9 +66,8 @@ class Publisher:
             kind = TYPES.get((column["type"] or "VARCHAR").split("(")[0], sa.Text)
             sides = ("", "_low", "_high") if column["role"] == "value" else ("",)
             for side in sides:
-                made.append(
-                    sa.Column(_free_name(f"{column['name'][:50]}{side}", taken), kind if side == "" else _side(kind))
-                )
+                name = _free_name(column["name"] or "column", side, taken)
+                made.append(sa.Column(name, kind if side == "" else _side(kind)))
         return sa.Table(panel, sa.MetaData(), *made, schema=self._schema)
 
     def _ready(self, tx: sa.Connection, table: sa.Table) -> None:
@@ -89,12 +89,15 @@ def _side(kind: type[sa.types.TypeEngine[Any]]) -> type[sa.types.TypeEngine[Any]
     return kind if kind in (sa.Date, sa.DateTime) else sa.Double
 
 
-def _free_name(name: str, taken: set[str]) -> str:
-    free, number = name, 2
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    taken.add(free)
-    return free
+def _free_name(name: str, side: str, taken: set[str]) -> str:
+    """`name` and what it is the side of, short enough for PostgreSQL and unlike any other; NUL can not be there."""
+    clean, ending, number = name.replace("\0", ""), side, 2
+    while True:
+        stem = clean.encode()[: NAME_BYTES - len(ending)].decode(errors="ignore")
+        if (free := stem + ending) not in taken:
+            taken.add(free)
+            return free
+        ending, number = f"{side}_{number}", number + 1
 
 
 def _rows(table: sa.Table, answer: dict[str, Any], released_at: datetime) -> list[dict[str, Any]]:

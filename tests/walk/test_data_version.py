@@ -6,12 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from service.app import Books
-from service.catalog.declare import TableDeclaration
 from service.catalog.store import Catalog
 from service.catalog.tables import dataset as dataset_table
 from service.catalog.tables import table as table_table
@@ -22,19 +19,10 @@ from service.store.database import Store
 from service.store.migrate import upgrade
 from tests.fixtures.postgres import new_database
 from tests.fixtures.slots import ZeroEngine, answerer_of
-from tests.fixtures.whole import ANALYST, DECLARED, clinic, visits
+from tests.fixtures.whole import ANALYST, clinic, import_again
 
 PICO = 10**12
 SUM = Ask("clinic", "SELECT SUM(cost) AS s FROM visits", Loss("epsilon", PICO))
-
-
-def import_again(books: Books, folder: Path, high: int) -> None:
-    """The same file under other bounds: codes, sensitivity and version change together."""
-    pq.write_table(visits(), folder / "sources" / "visits.parquet")
-    columns = {**DECLARED["columns"], "cost": {"type": "BIGINT", "bounds": [0, high]}}  # type: ignore[dict-item]
-    declared = TableDeclaration.model_validate({**DECLARED, "columns": columns})
-    books.administration.put_table("clinic", "visits", declared, actor="test")
-    books.administration.wait("clinic", "visits")
 
 
 class Interrupted:
@@ -60,7 +48,7 @@ def test_a_question_priced_before_an_import_is_priced_again_after_it(tmp_path: P
         def once() -> None:
             if not happened:
                 happened.append(True)
-                import_again(books, tmp_path, high=50)
+                import_again(books, tmp_path, cost={"type": "BIGINT", "bounds": [0, 50]})
 
         answerer = answerer_of(books, walk, Interrupted(walk.engine, once))
         answer = json.loads(answerer.submit(SUM, ANALYST, None, "", 60).body or b"")
@@ -81,7 +69,7 @@ def test_data_that_never_holds_still_is_refused_before_any_charge(tmp_path: Path
 def test_an_answer_of_an_older_version_is_no_replay(tmp_path: Path) -> None:
     with clinic(tmp_path, epsilon="100") as (books, walk):
         first = json.loads(walk.answerer.submit(SUM, ANALYST, None, "", 60).body or b"")
-        import_again(books, tmp_path, high=100)
+        import_again(books, tmp_path)
         assert walk.answerer.estimate(SUM, ANALYST)["replay_of"] is None
         second = json.loads(walk.answerer.submit(SUM, ANALYST, None, "", 60).body or b"")
         assert (first["data_version"], second["data_version"]) == (1, 2)

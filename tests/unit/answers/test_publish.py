@@ -62,3 +62,18 @@ def test_a_panel_with_new_columns_starts_anew(url: str) -> None:
     with psycopg.connect(url.replace("+psycopg", "")) as reader, pytest.raises(psycopg.errors.UndefinedTable):
         reader.execute("SELECT 1 FROM halftone.changing")
     publisher.close()
+
+
+def test_names_of_any_length_and_alphabet_keep_their_table(url: str) -> None:
+    """PostgreSQL cuts names at 63 bytes: were ours longer, every refresh would begin a new table."""
+    publisher = Publisher(url, schema="halftone", reader="bi_reader")
+    names = ["ä" * 60, "ä" * 61, "n", "n", "100%", "a(b):c", ""]
+    columns = [{"name": name, "type": "BIGINT", "role": "value"} for name in names]
+    cells = [list(range(len(names)))]
+    answer = json.dumps({"columns": columns, "rows": cells, "low_95": cells, "high_95": cells}).encode()
+    publisher.publish("long_names", answer, FIRST)
+    publisher.publish("long_names", answer, SECOND)
+    publisher.close()
+    with psycopg.connect(url.replace("+psycopg", "")) as reader:
+        rows = reader.execute("SELECT * FROM halftone.long_names ORDER BY released_at").fetchall()
+    assert [row[1::3] for row in rows] == [tuple(range(len(names)))] * 2
