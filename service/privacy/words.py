@@ -1,5 +1,6 @@
 """Mechanisms in words, for receipts and estimates."""
 
+from fractions import Fraction
 from math import sqrt
 
 from service.privacy.mechanisms.selection import Gaussian, Laplace, Rule, TruncatedLaplace
@@ -30,12 +31,21 @@ def label_of(plan: PricedPlan, source: str) -> str:
     return labels[source]
 
 
+def step_of(plan: PricedPlan, part: Part) -> Fraction:
+    """What one code is worth in the first coordinate, whose noise is told: values, their squares, or rows."""
+    measure = next((m for m in plan.plan.measures if m.name == part.source), None)
+    shape = part.shape.removesuffix(WITH_ROWS)
+    if measure is None or shape.startswith(("count", "centred")):
+        return Fraction(1)
+    return measure.step**2 if shape == "variance" else measure.step
+
+
 def part_words(plan: PricedPlan, part: Part) -> str:
-    first = float(part.scales[0]) / part.one
+    unit = float(step_of(plan, part)) / part.one
     if part.law == "laplace":
-        noise = f"discrete Laplace noise, scale {first:.4g}"
+        noise = f"discrete Laplace noise, scale {float(part.scales[0]) * unit:.4g}"
     else:
-        noise = f"discrete Gaussian noise, standard deviation {sqrt(float(part.scales[0])) / part.one:.4g}"
+        noise = f"discrete Gaussian noise, standard deviation {sqrt(float(part.scales[0])) * unit:.4g}"
     beside = " with the count of all rows" if part.shape.endswith(WITH_ROWS) else ""
     what = WHAT[part.shape.removesuffix(WITH_ROWS)]
     return f"{what} over {label_of(plan, part.source)}{beside}: {noise}"

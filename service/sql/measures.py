@@ -29,6 +29,10 @@ BITS: dict[Function, int] = {
 }
 
 
+STAMPS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)  # casts of texts that literals are written with
+REALS = (exp.DType.DOUBLE,)  # casts of digits
+
+
 @dataclass(slots=True)
 class Argument:
     """What is aggregated: a value under a condition. `bits` is 0 while it is only counted."""
@@ -38,6 +42,7 @@ class Argument:
     label: str
     node: exp.Expression
     bits: int = 0
+    what: str = ""  # the argument alone, for notes and receipts
 
     @property
     def text(self) -> str:
@@ -67,13 +72,14 @@ class Collector:
         label = shown(node)
         condition = self.compiler.boolean(call.condition) if call.condition is not None else None
         value = self.compiler.value(call.argument) if call.argument is not None else None
+        what = described(call, label)
         if call.function in ("count_distinct", "mode"):
-            return self._attribute(call.function, Argument(value, condition, label, node))
+            return self._attribute(call.function, Argument(value, condition, label, node, what=what))
         if call.function == "count" and value is not None and value.constant is not None and value.type is not NULL:
             value = None  # COUNT(1)
         if value is None and condition is None:
             return self._remember(Call("count", None, None), label, BIGINT)
-        return self._measure(call, Argument(value, condition, label, node))
+        return self._measure(call, Argument(value, condition, label, node, what=what))
 
     def _remember(self, call: Call, label: str, kind: SqlType) -> Call:
         self.calls.setdefault(call, (label, kind))
@@ -132,7 +138,7 @@ class Collector:
         trees |= {attributes[key]: attribute_tree(self.attributes[key]) for key in attributes}
         built = tuple(_built(measures[key], self.measures[key], coded[measures[key]]) for key in sorted(measures))
         marks = tuple(
-            Attribute(attributes[key], value.type, argument.label, value.domain)
+            Attribute(attributes[key], value.type, argument.what, value.domain)
             for key in sorted(attributes)
             for argument in [self.attributes[key]]
             for value in [argument.value]
@@ -162,6 +168,13 @@ def show_unit(node: exp.Expression) -> ConstructRefused:
 
 def shown(node: exp.Expression) -> str:
     return str(node.sql(dialect="duckdb", comments=False))[:120]
+
+
+def described(call: Asked, label: str) -> str:
+    """What is aggregated, as written: SUM(x) and MEDIAN(x) are both about x."""
+    if call.argument is None:
+        return label
+    return shown(call.argument) if call.condition is None else f"{shown(call.argument)} where {shown(call.condition)}"
 
 
 def _adds(function: Function, kind: SqlType) -> bool:
@@ -199,7 +212,7 @@ def _without_zero(argument: Argument) -> Argument:
     for part in (code, raw):
         part.set("default", None)
     value = replace(value, tree=raw, code=replace(value.code, tree=code))
-    return Argument(value, argument.condition, argument.label, argument.node, argument.bits)
+    return replace(argument, value=value)
 
 
 def code_of(argument: Argument) -> Code:
@@ -227,7 +240,7 @@ def _built(label: str, argument: Argument, code: Code) -> Measure:
     value = argument.value
     kind = BIGINT if value is None or argument.bits == 0 else value.type
     auto = value is not None and value.auto and argument.bits > 0
-    return Measure(label, kind, code.step, code.low, code.high, argument.label, family(argument), auto)
+    return Measure(label, kind, code.step, code.low, code.high, argument.what, family(argument), auto)
 
 
 def family(argument: Argument) -> tuple[str, str] | None:
@@ -257,8 +270,12 @@ def member(literal: exp.Expression) -> str:
 
 
 def is_literal(tree: exp.Expression) -> bool:
-    inner = tree.this if isinstance(tree, exp.Cast | exp.Neg | exp.Paren) else tree
-    return isinstance(inner, exp.Literal | exp.Boolean)
+    """A literal as literal_tree builds them. Not a cast that the engine works out: CAST(1.4 AS BIGINT) is 1."""
+    if isinstance(tree, exp.Neg | exp.Paren):
+        return is_literal(tree.this)
+    if type(tree) is exp.Cast and isinstance(tree.this, exp.Literal):
+        return tree.args["to"].this in (STAMPS if tree.this.is_string else REALS)
+    return isinstance(tree, exp.Literal | exp.Boolean)
 
 
 def attribute_tree(argument: Argument) -> exp.Expression:
