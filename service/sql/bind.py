@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from service.core.schema import Table
 from service.sql.canon import conjuncts, operands
+from service.sql.compare import comparable
 from service.sql.expressions import CHAIN, Compiler
 from service.sql.joins import Equality, Outer, aliases_of, join
 from service.sql.refusals import refused
@@ -193,9 +194,14 @@ def _conditions(parts: list[exp.Expression], compiler: Compiler) -> tuple[list[e
         else:
             trees.append(value.tree)
         if isinstance(part, exp.EQ):
-            left, right = compiler.value(part.this), compiler.value(part.expression)
-            links.append(Equality(left, right, aliases_of(left.tree), aliases_of(right.tree)))
+            links.append(_equality(compiler.value(part.this), compiler.value(part.expression), part))
     return trees, links
+
+
+def _equality(left: Value, right: Value, node: exp.Expression) -> Equality:
+    """As the engine will compare them: a unique number is no longer unique once it is cast to DOUBLE."""
+    a, b = comparable(left, right, node)
+    return Equality(a, b, aliases_of(a.tree), aliases_of(b.tree))
 
 
 def _shared(part: exp.Expression) -> list[exp.Expression]:

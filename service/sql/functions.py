@@ -209,27 +209,31 @@ def _extreme(node: exp.Expression, c: Compiler) -> Value:
     same, to = unified(parts, node)
     trees = [value.tree for value in same]
     found = derived(kind(this=trees[0], expressions=trees[1:], ignore_nulls=True), to, *parts)
-    known = parts[0].range
-    fixed = parts[0].constant is not None
-    for part in parts[1:]:
-        known = _extreme_range(
-            known, part.range, greatest=kind is exp.Greatest, fixed=(fixed, part.constant is not None)
-        )
-        fixed = False
+    fixed = [part.constant is not None for part in parts]
+    known = _extreme_ranges([part.range for part in parts], fixed, greatest=kind is exp.Greatest)
     bounded = known is not None and ranges.narrow(known)
     lacking = frozenset[str]() if bounded else found.lacking
-    return replace(found, range=known, code=_extreme_code(kind, parts, known), lacking=lacking)
+    return replace(found, range=known, code=_extreme_code(kind, parts, fixed) if bounded else None, lacking=lacking)
 
 
-def _extreme_code(kind: type[exp.Expression], parts: list[Value], known: Range | None) -> Code | None:
+def _extreme_code(kind: type[exp.Expression], parts: list[Value], fixed: list[bool]) -> Code | None:
+    """Its range follows from the ranges of the codes: what is known of the values may be on another grid."""
     codes = [part.code for part in parts if part.code is not None]
     both = ranges.align(codes) if len(codes) == len(parts) else None
-    if both is None or known is None:
+    if both is None:
         return None
     tree = kind(this=both[0].tree, expressions=[code.tree for code in both[1:]], ignore_nulls=True)
-    low, high = (ranges.half_away(edge / both[0].step) for edge in known)
-    hull = min(code.low for code in both), max(code.high for code in both)
-    return Code(tree, both[0].step, max(low, hull[0]), min(high, hull[1]))
+    edges: list[Range | None] = [(Fraction(code.low), Fraction(code.high)) for code in both]
+    known = _extreme_ranges(edges, fixed, greatest=kind is exp.Greatest)
+    return None if known is None else Code(tree, both[0].step, int(known[0]), int(known[1]))
+
+
+def _extreme_ranges(parts: list[Range | None], fixed: list[bool], *, greatest: bool) -> Range | None:
+    known, only = parts[0], fixed[0]
+    for part, constant in zip(parts[1:], fixed[1:], strict=True):
+        known = _extreme_range(known, part, greatest=greatest, fixed=(only, constant))
+        only = False
+    return known
 
 
 def _extreme_range(a: Range | None, b: Range | None, *, greatest: bool, fixed: tuple[bool, bool]) -> Range | None:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from service.core.errors import BoundsMissing
 from service.core.plan import Aggregate, Bounds, Key, Plan, RowBound
-from service.core.schema import UNIT_COLUMN, Scalar
+from service.core.schema import UNIT_COLUMN, Scalar, SqlType
 from service.sql.canon import aliased, conjuncts, text
 from service.sql.measures import Call, Collector, Named, canonical, show_unit, shown
 from service.sql.refusals import refused
@@ -23,6 +23,7 @@ from service.sql.values import NULL, Value
 
 ROWS_PER_UNIT_MAX = 1 << 31
 GROUPS_PER_UNIT_MAX = 1 << 20
+FLOAT_DIGITS = 15  # so many decimal digits and a float name each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def _check_key(group: Grouping) -> None:
 
 def _key(label: str, group: Grouping, relation: Relation) -> Key:
     value = group.value
-    domain = declared_domain(value, relation)
+    domain = of_type(declared_domain(value, relation), value.type)
     public = value.public if domain is None else None
     return Key(label, value.type, value.source or shown(group.node), domain, public)
 
@@ -98,6 +99,31 @@ def declared_domain(value: Value, relation: Relation) -> tuple[Scalar, ...] | No
         else:
             domain = tuple(item for item in domain if item in listed)
     return domain
+
+
+def of_type(domain: tuple[Scalar, ...] | None, kind: SqlType) -> tuple[Scalar, ...] | None:
+    """The members that a column of this type can hold, once each as the engine compares them.
+
+    Two members that become one value would count a person's rows twice (1 and 1.4 as BIGINT), and one member
+    that stands for two values would make the statement's shape depend on rows. A decimal of more than 15
+    digits has no float of its own, so it is no declared key.
+    """
+    if domain is None or (kind.name == "DECIMAL" and (kind.precision or 38) > FLOAT_DIGITS):
+        return None
+    if kind.name == "DOUBLE":
+        return tuple(dict.fromkeys(None if item is None else float(item) + 0.0 for item in domain))  # type: ignore[arg-type]
+    if not kind.is_numeric:
+        return domain
+    grid = 10 ** (kind.scale or 0)
+    kept: dict[Scalar, None] = {}
+    for item in domain:
+        if item is None:
+            kept[None] = None
+            continue
+        exact = Fraction(str(item)) * grid
+        if exact.denominator == 1 and abs(exact) < 1 << 63:
+            kept[int(exact) if grid == 1 else float(item)] = None  # type: ignore[arg-type]
+    return tuple(kept)
 
 
 def _listed(part: exp.Expression, wanted: str) -> list[Scalar] | None:
@@ -124,7 +150,8 @@ def literal_of(tree: exp.Expression) -> Scalar:
     if isinstance(tree, exp.Literal):
         if tree.is_string:
             return str(tree.this)
-        return int(tree.this) if str(tree.this).isdigit() else float(tree.this)
+        exact = Fraction(str(tree.this))
+        return int(exact) if exact.denominator == 1 else float(exact)
     if isinstance(tree, exp.Cast) and isinstance(tree.this, exp.Literal):
         kind = tree.args["to"].this
         if kind == exp.DataType.Type.DATE:

@@ -204,7 +204,8 @@ def bounded(value: Value, key: str, context: Context) -> Value:
         return value
     if bound is None:
         return replace(value, auto=True)
-    code = value.code
-    if code is not None:
-        code = clamp_code(code, half_away(bound[0] / code.step), half_away(bound[1] / code.step))
-    return replace(value, code=code, range=bound, lacking=frozenset())
+    if value.code is None:
+        return replace(value, range=bound, lacking=frozenset())
+    step = value.code.step
+    code = clamp_code(value.code, half_away(bound[0] / step), half_away(bound[1] / step))
+    return replace(value, code=code, range=(code.low * step, code.high * step), lacking=frozenset())
