@@ -219,7 +219,11 @@ class Importer:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Conflict("another import of this dataset is running", {"dataset": folder.name}) from None
-            yield
+            try:
+                yield
+            finally:
+                # Closing alone is not enough: a child that is just being forked holds the file a moment longer.
+                fcntl.flock(handle, fcntl.LOCK_UN)
         finally:
             os.close(handle)
 
