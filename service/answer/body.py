@@ -8,7 +8,7 @@ from typing import Any
 from service import __version__
 from service.answer.outer import OuterResult
 from service.answer.question import Question
-from service.answer.shape import ends, to_json
+from service.answer.shape import column_to_json, ends_to_json, to_json
 from service.core.amounts import CLOSED, Cost, show_atto, show_fraction, show_pico
 from service.core.boundary import ReleasedTable
 from service.core.plan import Output, Plan
@@ -42,7 +42,7 @@ def answer_body(
         "columns": [
             _column(output, type_name, released) for output, type_name in zip(outputs, result.types, strict=True)
         ],
-        "rows": [[to_json(cell) for cell in row] for row in result.rows],
+        "rows": _by_rows([column_to_json(cells) for cells in result.cells], result.size),
         **_intervals(result),
         "cost": cost_shown(question, facts.replay_of),
         "remaining": remaining_shown(facts.balance),
@@ -161,12 +161,16 @@ def _column(output: Output, type_name: str, released: Sequence[ReleasedTable]) -
 
 def _intervals(result: OuterResult) -> dict[str, Any]:
     """Both ends of every cell's interval, without digits that its width makes meaningless."""
-    low, high = [], []
-    for bottoms, tops in zip(result.low, result.high, strict=True):
-        pairs = [ends(bottom, top) for bottom, top in zip(bottoms, tops, strict=True)]
-        low.append([pair[0] for pair in pairs])
-        high.append([pair[1] for pair in pairs])
-    return {"low_95": low, "high_95": high}
+    unknown = [None] * result.size
+    sides = [(unknown, unknown) if ends is None else ends_to_json(*ends) for ends in result.intervals]
+    return {
+        "low_95": _by_rows([low for low, _ in sides], result.size),
+        "high_95": _by_rows([high for _, high in sides], result.size),
+    }
+
+
+def _by_rows(columns: list[list[Any]], size: int) -> list[tuple[Any, ...]]:
+    return list(zip(*columns, strict=True)) if columns else [()] * size
 
 
 def budget_body(balance: Balance, quota: Quota, past: Sequence[Past], *, detail: bool) -> dict[str, Any]:

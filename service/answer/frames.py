@@ -12,25 +12,25 @@ from sqlglot import exp
 
 from service.core.plan import Attribute, Measure, Plan
 from service.core.schema import UNIT_COLUMN
+from service.sql.canon import text
 
 
 def frame(plan: Plan) -> str:
     """Digest of rows and keys without measures and attributes."""
-    bare = plan.rows.copy()
     kept = {UNIT_COLUMN, *(key.name for key in plan.keys)}
-    bare.set("expressions", [column for column in bare.expressions if column.alias_or_name in kept])
+    selected = [text(column) for column in plan.rows.expressions if column.alias_or_name in kept]
+    rest = [[name, text(part)] for name, part in sorted(plan.rows.args.items()) if part and name != "expressions"]
     keys = [[key.name, str(key.type), repr(key.domain), repr(key.public)] for key in plan.keys]
-    return _digest([bare.sql(dialect="duckdb"), keys])
+    return _digest([selected, rest, keys])
 
 
 def identity(plan: Plan, argument: Measure | Attribute) -> str:
     """Digest of one measure or attribute: its expression, its grid and its range."""
     column = next(column for column in plan.rows.expressions if column.alias_or_name == argument.name)
     body = column.this if isinstance(column, exp.Alias) else column
-    text = body.sql(dialect="duckdb")
     if isinstance(argument, Measure):
-        return _digest([text, str(argument.step), argument.low, argument.high, argument.auto])
-    return _digest([text, repr(argument.domain)])
+        return _digest([text(body), str(argument.step), argument.low, argument.high, argument.auto])
+    return _digest([text(body), repr(argument.domain)])
 
 
 def _digest(parts: list[object]) -> str:

@@ -4,13 +4,13 @@ Nothing here sees an exact value. The scratch engine is handed released keys and
 of arithmetic over aggregates come from replicas, which are drawn from released values and known noise.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from sqlglot import exp
 
 from service.core.boundary import Array, ReleasedTable
@@ -18,7 +18,7 @@ from service.core.plan import POSITION, Output, Query
 
 REPLICA_CELLS_MAX = 4_000_000  # beyond this, arithmetic over aggregates has no interval
 
-Interval = tuple[Any, Any]
+Column = Array | list[Any]
 
 
 class ScratchRun(Protocol):
@@ -37,12 +37,12 @@ class ScratchRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OuterResult:
-    """The rows of the answer and, cell by cell, their intervals (None where unknown)."""
+    """The answer by columns: its cells and, beside them, the ends of their intervals (None where unknown)."""
 
     types: tuple[str, ...]
-    rows: list[list[Any]]
-    low: list[list[Any]]
-    high: list[list[Any]]
+    size: int
+    cells: list[Column]
+    intervals: list[tuple[Array, Array] | None]
 
 
 def replicas_wanted(query: Query) -> frozenset[str]:
@@ -64,16 +64,23 @@ def run_outer(scratch: ScratchRun, query: Query, released: Sequence[ReleasedTabl
         deadline_s=deadline_s,
     )
     width = len(outer.outputs)
-    rows = [list(row[:width]) for row in result.rows]
-    types = tuple(result.types[:width])
+    types, size = tuple(result.types[:width]), result.values.num_rows
+    cells = [column_of(result.values.column(at)) for at in range(width)]
     if not outer.row_wise:
-        empty = [[None] * width for _ in rows]
-        return OuterResult(types, rows, empty, [list(cells) for cells in empty])
-    positions = [int(row[width]) for row in result.rows]
-    intervals = _column_intervals(scratch, query, released[0], deadline_s)
-    low = [[_at(intervals[j], 0, position) for j in range(width)] for position in positions]
-    high = [[_at(intervals[j], 1, position) for j in range(width)] for position in positions]
-    return OuterResult(types, rows, low, high)
+        return OuterResult(types, size, cells, [None] * width)
+    positions = result.values.column(width).to_numpy().astype(np.int64)
+    found = _column_intervals(scratch, query, released[0], deadline_s)
+    intervals = [None if ends is None else (ends[0][positions], ends[1][positions]) for ends in found]
+    return OuterResult(types, size, cells, intervals)
+
+
+def column_of(column: Any) -> Column:
+    """Numbers without NULL as an array, whatever else as Python values."""
+    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        numbers: Array = column.to_numpy()
+        return numbers
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def core_columns(table: ReleasedTable) -> dict[str, Array]:
@@ -124,13 +131,11 @@ def _simulate(
     result = scratch.run(
         select.sql(dialect="duckdb"), {"core_0": columns}, public=(), dataset=query.dataset, deadline_s=deadline_s
     )
-    order = np.argsort(np.array([row[-1] for row in result.rows], dtype=np.int64), kind="stable")
+    order = np.argsort(result.values.column(len(computed)).to_numpy(), kind="stable")
     bounds: dict[int, tuple[Array, Array]] = {}
     for place, index in enumerate(computed):
-        cells = np.array(
-            [math.nan if row[place] is None else float(row[place]) for row in result.rows], dtype=np.float64
-        )[order].reshape(size, count)
-        bounds[index] = _middle(cells)
+        evaluated = result.values.column(place).to_numpy(zero_copy_only=False).astype(np.float64)  # NULL is NaN
+        bounds[index] = _middle(evaluated[order].reshape(size, count))
     return bounds
 
 
@@ -145,12 +150,3 @@ def _middle(cells: npt.NDArray[np.float64]) -> tuple[Array, Array]:
     with np.errstate(invalid="ignore"):
         low, high = np.quantile(cells, [0.025, 0.975], axis=1)
     return low, high
-
-
-def _at(interval: tuple[Array, Array] | None, side: int, position: int) -> Any:
-    if interval is None:
-        return None
-    value = interval[side][position]
-    if isinstance(value, float | np.floating) and not math.isfinite(float(value)):
-        return None
-    return value

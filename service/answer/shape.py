@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from service.core.boundary import Array
+
+PLAIN_PLACES, PLAIN_BELOW = 6, 1e9
+AS_THEY_ARE = {str, int, bool, type(None)}
 SIGNIFICANT = 15  # what a double can carry; noise makes all further digits meaningless
 
 
@@ -25,6 +29,34 @@ def to_json(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat()
     raise AssertionError(f"an answer can not hold a {type(value).__name__}")
+
+
+def column_to_json(cells: Array | list[Any]) -> list[Any]:
+    """All cells of a column as JSON, as `to_json` makes them one by one."""
+    if isinstance(cells, list):
+        return cells if set(map(type, cells)) <= AS_THEY_ARE else [to_json(cell) for cell in cells]
+    if cells.dtype.kind in "iu" or (_are_plain(cells) and (np.round(cells, PLAIN_PLACES) == cells).all()):
+        plain: list[Any] = cells.tolist()  # whole numbers, or so few digits that 15 hold them
+        return plain
+    return [to_json(cell) for cell in cells.tolist()]
+
+
+def ends_to_json(low: Array, high: Array) -> tuple[list[Any], list[Any]]:
+    """Both ends of every interval in a column, as `ends` rounds them one by one."""
+    if low.dtype.kind == "f" and high.dtype.kind == "f" and low.size:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            places = 2 - np.floor(np.log10(high - low))
+        if (places == places[0]).all() and abs(places[0]) <= PLAIN_PLACES and _are_plain(low, high):
+            digits = int(places[0])
+            kind = np.int64 if digits <= 0 else np.float64
+            return np.round(low, digits).astype(kind).tolist(), np.round(high, digits).astype(kind).tolist()
+    pairs = [ends(bottom, top) for bottom, top in zip(low.tolist(), high.tolist(), strict=True)]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def _are_plain(*columns: Array) -> bool:
+    """Finite, and small enough that rounding in floats is rounding in decimals."""
+    return all(bool((np.abs(column) < PLAIN_BELOW).all()) for column in columns)
 
 
 def ends(low: Any, high: Any) -> tuple[Any, Any]:

@@ -37,9 +37,15 @@ class ScratchRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScratchResult:
+    """`values` are the columns in order; `rows` makes Python tuples of them."""
+
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
+    values: pa.Table
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return _rows(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ class Scratch:
             self._turns.give("")
         if "error" in answer:
             raise ScratchRefused(str(answer["message"])[:LONGEST_MESSAGE] or _TOO_LARGE)
-        return ScratchResult(tuple(answer["columns"]), tuple(answer["types"]), _rows(wire.unpack(table)))
+        return ScratchResult(tuple(answer["columns"]), tuple(answer["types"]), wire.unpack(table))
 
     def close(self) -> None:
         self._pool.close()

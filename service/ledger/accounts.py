@@ -7,6 +7,7 @@ one analyst's share of it: a scalar. Quotas do not protect anybody; the dataset'
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -85,6 +86,7 @@ def terms_to_text(terms: Terms) -> str:
     )
 
 
+@lru_cache(maxsize=1024)
 def terms_from_text(text: str) -> Terms:
     stored = json.loads(text)
     return Terms(
