@@ -25,6 +25,7 @@ from service.api.limits import Limiter
 from service.api.metrics import Metrics
 from service.api.parts import Parts
 from service.api.polls import Polls
+from service.api.traces import Traces, exporting_provider
 from service.api.wire import stored_ask
 from service.catalog.keys import Keys
 from service.catalog.store import Catalog
@@ -208,6 +209,8 @@ def assemble(settings: Settings, parts: Parts, lifespan: Callable[..., object] |
             expose_headers=["ETag", "Location", "Retry-After", "X-Request-Id"],
         )
     app.add_middleware(Polls)
+    if settings.traces:
+        app.add_middleware(Traces, provider=exporting_provider())
     app.add_middleware(Frame, body_bytes_max=settings.body_bytes_max, metrics=parts.metrics)
     return app
 

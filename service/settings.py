@@ -4,6 +4,7 @@ Each value is checked where it is read; a refusal says what to change. Nothing e
 looks at the environment. docs/operating.md has a heading for every setting (tests/test_docs.py).
 """
 
+import importlib.util
 import ipaddress
 import os
 import re
@@ -16,6 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 MEMORY = re.compile(r"\d{1,6}(MB|GB|MiB|GiB)")
 ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 STORES = ("sqlite:///", "postgresql+psycopg://")
+TRACE_PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp")
 
 
 class SettingsRefused(Exception):
@@ -45,6 +47,7 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     docs: bool = True
     metrics: bool = False
+    traces: bool = False
     metrics_port: int = Field(default=0, ge=0, le=65535)
     publish_url: str = ""
     publish_schema: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = "halftone_panels"
@@ -83,6 +86,13 @@ class Settings(BaseSettings):
             raise ValueError(f"must start with {' or '.join(STORES)}")
         return value
 
+    @field_validator("traces")
+    @classmethod
+    def _trace_packages(cls, value: bool) -> bool:
+        if value and any(not _installed(name) for name in TRACE_PACKAGES):
+            raise ValueError("traces need more packages; install halftone[traces], or leave it false")
+        return value
+
     @field_validator("publish_url")
     @classmethod
     def _publish(cls, value: str) -> str:
@@ -107,6 +117,13 @@ class Settings(BaseSettings):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def read_settings(**overrides: Any) -> Settings:
