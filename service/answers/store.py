@@ -105,6 +105,19 @@ def etag(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:32]
 
 
+_BY_ID = sa.select(tables.answer).where(tables.answer.c.query_id == sa.bindparam("wanted_id"))
+_ON_FRAME = (
+    sa.select(tables.release)
+    .where(
+        tables.release.c.dataset == sa.bindparam("wanted_dataset"),
+        tables.release.c.data_version == sa.bindparam("wanted_version"),
+        tables.release.c.frame == sa.bindparam("wanted_frame"),
+    )
+    .order_by(tables.release.c.id.desc())
+    .limit(RELEASES_READ)
+)
+
+
 class Answers:
     """Released answers by query id, released cores by frame. Hot answers stay in memory."""
 
@@ -158,7 +171,7 @@ class Answers:
                 self._hot.move_to_end(query_id)
                 return hit
         with self._store.read() as tx:
-            row = tx.execute(sa.select(tables.answer).where(tables.answer.c.query_id == query_id)).one_or_none()
+            row = tx.execute(_BY_ID, {"wanted_id": query_id}).one_or_none()
         if row is None:
             return None
         answer = _answer(row)
@@ -167,14 +180,9 @@ class Answers:
 
     def releases(self, dataset: str, data_version: int, frame: str) -> list[StoredRelease]:
         """The stored releases of these rows and keys, newest first."""
-        where = (
-            (tables.release.c.dataset == dataset)
-            & (tables.release.c.data_version == data_version)
-            & (tables.release.c.frame == frame)
-        )
-        query = sa.select(tables.release).where(where).order_by(tables.release.c.id.desc()).limit(RELEASES_READ)
+        wanted = {"wanted_dataset": dataset, "wanted_version": data_version, "wanted_frame": frame}
         with self._store.read() as tx:
-            rows = tx.execute(query).all()
+            rows = tx.execute(_ON_FRAME, wanted).all()
         return [_release(row) for row in rows]
 
     def history(self, principal: str, *, dataset: str | None, text: str | None, limit: int = 100) -> list[Asked]:

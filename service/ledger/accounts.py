@@ -140,10 +140,16 @@ def read_quota(tx: sa.Connection, dataset: str, prefix: str) -> Quota:
     )
 
 
+_BOTH = (
+    sa.select(account, promise, utc_now().label("at"))
+    .select_from(account.join(promise))
+    .where(account.c.id == sa.bindparam("wanted"))
+)
+
+
 def _read(tx: sa.Connection, dataset: str) -> tuple[Any, str]:
     """The dataset's account and promise, and the database's now."""
-    both = sa.select(account, promise, utc_now().label("at")).select_from(account.join(promise))
-    row = tx.execute(both.where(account.c.id == dataset_account(dataset))).one_or_none()
+    row = tx.execute(_BOTH, {"wanted": dataset_account(dataset)}).one_or_none()
     if row is None:
         raise DatasetUnknown(f"there is no budget for a dataset named {dataset!r}", {"dataset": dataset})
     return row, row.at
