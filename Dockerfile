@@ -1,14 +1,18 @@
-# The service, without a compiler, a shell history or root. Everything comes from the hashed lock.
+# The service, without a compiler, a shell history or root. Everything comes from the hashed locks: the whole one
+# builds the wheel, the image itself holds only what the service runs with.
 FROM python:3.12-slim AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN python -m venv /opt/halftone
-COPY requirements.lock ./
-RUN /opt/halftone/bin/pip install --require-hashes --only-binary :all: -r requirements.lock
+COPY requirements.lock requirements.run.lock ./
+RUN python -m venv /opt/build \
+    && /opt/build/bin/pip install --require-hashes --only-binary :all: -r requirements.lock \
+    && python -m venv /opt/halftone \
+    && /opt/halftone/bin/pip install --require-hashes --only-binary :all: -r requirements.run.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY service ./service
 COPY migrations ./migrations
-RUN /opt/halftone/bin/pip install --no-deps --no-build-isolation .
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /opt/halftone/bin/pip install --no-deps /wheels/*.whl
 
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin halftone \

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 STAMP := $(VENV)/.installed
 
-.PHONY: run test test-slow check bench lock clean env
+.PHONY: help run test test-slow check bench lock clean env
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -42,6 +42,8 @@ bench: $(STAMP) ## ratios measured side by side; writes benchmarks/RESULTS.md
 lock: ## pin again (needs uv on the path)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock --upgrade
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header -c requirements.lock -o requirements.run.lock
 
 clean: ## remove the environment and caches, never data
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -57,3 +57,14 @@ def test_the_composition_names_volumes_that_it_declares_and_no_password(compose:
     waits = compose["services"]["service"]["depends_on"]["postgres"]["condition"]
     assert waits == "service_healthy"
     assert "healthcheck" in compose["services"]["postgres"]
+
+
+def pinned(name: str) -> set[str]:
+    return set(re.findall(r"^([a-z0-9][\w.-]*==\S+)", (ROOT / name).read_text(), re.M))
+
+
+def test_the_image_holds_the_versions_that_are_tested_and_no_address_of_an_index() -> None:
+    assert pinned("requirements.run.lock")
+    assert pinned("requirements.run.lock") <= pinned("requirements.lock")
+    for name in ("requirements.lock", "requirements.run.lock"):
+        assert not re.search(r"https?://|--index|--find-links|file:", (ROOT / name).read_text())
