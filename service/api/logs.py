@@ -19,6 +19,8 @@ FIELDS = (
     "detail",
 )
 
+ENCODE = json.JSONEncoder(default=str).encode
+
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -34,11 +36,16 @@ class JsonLines(logging.Formatter):
             value = getattr(record, name, None)
             if value is not None:
                 line[name] = value
-        return json.dumps(line, default=str)
+        return ENCODE(line)
 
 
 def configure(level: str) -> None:
-    """Our events, and warnings of the server; its own access log is off (it would print addresses)."""
+    """Our events, and warnings of the server; its own access log is off (it would print addresses).
+
+    What a line would not show is not looked up for it: a poll from memory costs little more than its line.
+    """
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # the documented way to spare the search for the caller
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     ours = logging.getLogger("halftone")
