@@ -53,7 +53,7 @@ def test_a_question_priced_before_an_import_is_priced_again_after_it(tmp_path: P
         answerer = answerer_of(books, walk, Interrupted(walk.engine, once))
         answer = json.loads(answerer.submit(SUM, ANALYST, None, "", 60).body or b"")
         assert answer["data_version"] == books.catalog.schema("clinic").data_version == 2
-        assert answer["receipt"]["bounds"]["columns"] == {"SUM(cost)": ["0", "50"]}
+        assert answer["receipt"]["bounds"]["columns"] == {"cost": ["0", "50"]}
         assert answer["columns"][0]["half_width_95"] == pytest.approx(4 * 50 * 3, rel=0.01), "the new bounds' noise"
         assert books.ledger.balance("clinic").spent[-1] == PICO, "charged once"
 
