@@ -6,6 +6,7 @@ values → **settle, commit** → answer. Straight down; each step is a value.
 
 import json
 import logging
+import time
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -24,10 +25,12 @@ from service.core.errors import AnswerFailed, IdempotencyKeyReused, NotFound, Ou
 from service.core.ids import new_id
 from service.core.request import Ask, Principal
 from service.engine.scratch import ScratchRefused
+from service.ledger.book import Attempt, AttemptExists
 
 log = logging.getLogger("halftone.answer")
 
 VERSION_TRIES = 3
+ATTEMPT_POLL_S = 0.05
 
 
 class Answerer:
@@ -172,11 +175,32 @@ class Answerer:
         if job.error is not None:
             job.error.extra.setdefault("query_id", job.query_id)
             raise job.error
-        return Submitted(job.query_id, "answered", job.pays, job.body)
+        return Submitted(job.stands_for or job.query_id, "answered", job.pays, job.body)
 
     # --- On a job's thread ---
 
     def _work(self, job: Job, question: Question, errand: Errand) -> bytes:
+        try:
+            return self._answered(job, question, errand)
+        except AttemptExists as first:
+            return self._first_of_its_key(job, first.attempt)
+
+    def _first_of_its_key(self, job: Job, attempt: Attempt) -> bytes:
+        """The same attempt was charged a moment ago, or at another process: its outcome is this one's."""
+        until = time.monotonic() + 2 * self._means.query_seconds
+        while attempt.state == "held" and time.monotonic() < until:
+            time.sleep(ATTEMPT_POLL_S)
+            found = self._means.ledger.find(attempt.query_id)
+            assert found is not None, "a hold is never removed"
+            attempt = found[1]
+        stored = self._means.answers.get(attempt.query_id)
+        body = None if stored is None else _as_stored(stored).body
+        if body is None:
+            raise AnswerFailed(FAILED, {"query_id": attempt.query_id})
+        job.pays, job.stands_for = False, attempt.query_id
+        return body
+
+    def _answered(self, job: Job, question: Question, errand: Errand) -> bytes:
         """One job at a time asks a question: those that ask the same meanwhile wait, and find it stored."""
         found: Replayed | None = None
         for _ in range(VERSION_TRIES):

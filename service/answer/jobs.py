@@ -19,7 +19,8 @@ FORGET_AFTER_S = 600.0
 class Job:
     """One query on its way. `body` or `error` is set before `done`.
 
-    `pays` False: it turned out to be answered by what another one paid for.
+    `pays` False: it turned out to be answered by what another one paid for. `stands_for`: the query that
+    was there first under the same Idempotency-Key, at another process or a moment ago.
     """
 
     query_id: str
@@ -30,6 +31,7 @@ class Job:
     body: bytes | None = None
     error: ServiceError | None = None
     pays: bool = True
+    stands_for: str | None = None
     finished: float | None = None
     done: threading.Event = field(default_factory=threading.Event)
     _fate: threading.Lock = field(default_factory=threading.Lock)  # whoever takes it first decides
@@ -110,7 +112,7 @@ class Jobs:
                 self._open -= 1
                 if attempt is not None:
                     self._by_attempt.pop(attempt, None)
-                if job.error is None:
+                if job.error is None and job.stands_for is None:
                     del self._jobs[job.query_id]  # the store has it; whoever waits holds the job itself
             job.done.set()
 

@@ -25,7 +25,7 @@ from service.core.boundary import KeyTable, ReleasedTable
 from service.core.errors import AnswerFailed, OuterRefused, ServiceError, TooBusy
 from service.engine.base import Engine, EngineFailed, Slot
 from service.engine.scratch import ScratchRefused
-from service.ledger.book import AttemptExists, Hold, Ledger
+from service.ledger.book import Hold, Ledger
 from service.ledger.holds import Outcome
 from service.privacy.sampling import NoiseSource
 
@@ -117,12 +117,9 @@ class Walker:
             errand.line.take(question)
         try:
             return self._means.ledger.reserve(hold)
-        except BaseException as refused:
+        except BaseException:
             if errand.line is not None:
                 errand.line.give_back()
-            if isinstance(refused, AttemptExists):
-                detail = "this attempt is already being answered; ask again in a moment"
-                raise TooBusy(detail, {"retry_after_s": 1}) from None
             raise
 
     def _touch(

@@ -59,6 +59,12 @@ def counting(number: int, **more: Any) -> Ask:
     )
 
 
+def sorted_counting(number: int) -> Ask:
+    """With something for the outer engine to do."""
+    plain = counting(number)
+    return replace(plain, sql=f"{plain.sql} ORDER BY n")
+
+
 def spent(books: Books) -> int:
     return books.ledger.balance("clinic").spent[-1]
 
@@ -107,6 +113,28 @@ def test_the_same_attempt_at_the_same_time_is_one_charge(opened: tuple[Books, Wa
     for thread in threads:
         thread.join()
     assert len(set(bodies)) == 1 and len(bodies) == 6
+    assert spent(books) == before + PICO // 100
+
+
+def test_the_same_attempt_at_two_processes_is_one_charge(opened: tuple[Books, Walk]) -> None:
+    """The second process knows of the first only through the ledger, and tells its outcome as its own."""
+    books, _ = opened
+    began, found = threading.Event(), []
+
+    def act() -> None:
+        began.set()
+        time.sleep(0.2)
+
+    here, there, before = zero(opened, act=act), zero(opened), spent(books)
+    first = threading.Thread(
+        target=lambda: found.append(here.submit(counting(51, fresh=True), ANALYST, "key-6", "hash", 30))
+    )
+    there._earlier = lambda errand: began.wait(10) and None  # type: ignore[method-assign, func-returns-value, assignment]
+    first.start()
+    found.append(there.submit(counting(51, fresh=True), ANALYST, "key-6", "hash", 30))
+    first.join()
+    assert found[0].body == found[1].body
+    assert {one.query_id for one in found} == {found[0].query_id}
     assert spent(books) == before + PICO // 100
 
 
@@ -247,7 +275,7 @@ def test_when_the_outer_engine_breaks_the_release_is_kept_and_reading_it_is_free
     opened: tuple[Books, Walk], error: Exception
 ) -> None:
     books, walk = opened
-    ask = counting(20 + len(str(error)))
+    ask = sorted_counting(20 + len(str(error)))
     broken = answerer_of(books, walk, scratch=BusyScratch(error))
     failures = books.ledger.balance("clinic").failures
     with pytest.raises(OuterRefused) as refused:
@@ -262,10 +290,10 @@ def test_when_the_outer_engine_breaks_the_release_is_kept_and_reading_it_is_free
 
 def test_a_free_answer_that_can_not_be_shaped_says_that_nothing_was_spent(opened: tuple[Books, Walk]) -> None:
     _, walk = opened
-    walk.answerer.submit(counting(31), ANALYST, None, "", 30)
+    walk.answerer.submit(sorted_counting(31), ANALYST, None, "", 30)
     broken = answerer_of(*opened, scratch=BusyScratch(ScratchRefused("Conversion Error")))
     with pytest.raises(OuterRefused, match="Conversion Error") as refused:
-        broken.submit(counting(31), ANALYST, None, "", 30)
+        broken.submit(sorted_counting(31), ANALYST, None, "", 30)
     assert not refused.value.budget_spent
 
 

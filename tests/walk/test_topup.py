@@ -59,12 +59,12 @@ def test_a_coarser_question_is_answered_from_the_finer_answer_for_nothing(opened
 
 
 def test_the_refined_noise_has_the_variance_that_the_whole_price_buys(opened: tuple[Books, Walk]) -> None:
-    """120 refinements: the variance of three counts each is within five deviations of the promise."""
+    """60 refinements: the variance of three counts each is within five deviations of the promise."""
     _, walk = opened
     table = visits().to_pydict()
     exact = np.array([sum(ward == wanted for ward in table["ward"]) for wanted in "abc"])
     errors, promised = [], 0.0
-    for turn in range(120):
+    for turn in range(60):
         sql = f"SELECT ward, COUNT(*) AS n FROM visits WHERE cost > -{turn + 1} GROUP BY ward"
         ask(walk, rho(sql, 0.005))
         fine = ask(walk, rho(sql, 0.02))
