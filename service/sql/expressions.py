@@ -221,7 +221,8 @@ def _in(node: exp.Expression, c: Compiler) -> Value:
     if not pairs:
         return _truth(exp.Null(), value)
     double = any(left.type != value.type for left, _ in pairs)
-    left = as_double(value) if double and value.numeric else pairs[0][0]
+    turned = next((left for left, _ in pairs if left.type != value.type), pairs[0][0])
+    left = as_double(value) if double and value.numeric else turned
     listed = [as_double(right) if double and right.numeric else right for _, right in pairs]
     unique = {text(item.tree): item.tree for item in listed}
     return _truth(exp.In(this=wrapped(left.tree), expressions=[unique[key] for key in sorted(unique)]), value)

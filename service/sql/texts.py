@@ -13,6 +13,7 @@ from service.sql.refusals import refused
 from service.sql.values import Value, derived
 
 LONGEST = 1 << 20  # characters; a longer text counts as this long where its length is summed
+JOINED = 10_000  # characters that joined texts keep
 
 shown("text", "LOWER(t)", "UPPER(t)", "TRIM(t)", "LTRIM(t)", "RTRIM(t)", "LENGTH(t)", "SUBSTRING(t, literal, literal)",
       "LEFT(t, literal)", "RIGHT(t, literal)", "REPLACE(t, literal, literal)", "CONCAT(a, b, …), a || b",
@@ -79,7 +80,10 @@ def _replace(node: exp.Expression, c: Compiler) -> Value:
 
 @handles(exp.DPipe, exp.Concat)
 def _concat(node: exp.Expression, c: Compiler) -> Value:
-    """Both are emitted as ||. CONCAT skips NULL in DuckDB, so its parts become '' first."""
+    """Both are emitted as ||. CONCAT skips NULL in DuckDB, so its parts become '' first.
+
+    The result is cut: texts that double in every subquery would exhaust the memory, but only if the row is there.
+    """
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     values = [c.typed(part, "VARCHAR") for part in parts]
     if len(values) > 8:
@@ -90,7 +94,8 @@ def _concat(node: exp.Expression, c: Compiler) -> Value:
     tree = trees[0]
     for part in trees[1:]:
         tree = exp.DPipe(this=tree, expression=wrapped(part))
-    return derived(tree, VARCHAR, *values)
+    cut = exp.Substring(this=tree, start=number(1), length=number(JOINED))
+    return derived(cut, VARCHAR, *values)
 
 
 @handles(exp.StartsWith, exp.EndsWith, exp.Contains)

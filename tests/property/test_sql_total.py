@@ -149,6 +149,7 @@ KEYS = [
     "lucky > 0.1",
     "lucky IN (1, 3.5)",
     "joined < TIMESTAMP '2020-01-01 01:00:00'",
+    "joined IN (DATE '2020-01-01', TIMESTAMP '2020-01-01 01:00:00')",
     "CAST(lucky AS VARCHAR)",
     "name LIKE '%a%'",
     "lucky + 1",
@@ -192,3 +193,13 @@ ORDER_KEYS = [
 def test_keys_over_floats_and_moments_never_raise(database: duckdb.DuckDBPyConnection, key: str) -> None:
     query = understand(Ask("shop", f"SELECT {key} AS k, COUNT(*) FROM orders GROUP BY 1"), SCHEMA)
     database.execute(core_sql(query.cores[0])).fetchall()
+
+
+def test_texts_that_grow_in_every_subquery_stay_short(database: duckdb.DuckDBPyConnection) -> None:
+    """Eight times as long ten times over would be gigabytes, but only if somebody is called so."""
+    rows = "SELECT customer_id, name AS n FROM customers WHERE name = 'abc'"
+    for depth in range(10):
+        rows = f"SELECT customer_id, MAX(n || n || n || n || n || n || n || n) AS n FROM ({rows}) t{depth} GROUP BY 1"
+    (plan,) = understand(Ask("shop", f"SELECT MAX(LENGTH(n)) FROM ({rows}) t"), SCHEMA).cores
+    longest = database.execute(f"SELECT max(m0) FROM ({plan.rows.sql(dialect='duckdb')})").fetchall()[0][0]
+    assert 24 < longest <= 10_000
