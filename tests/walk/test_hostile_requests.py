@@ -54,7 +54,7 @@ BODY = st.fixed_dictionaries(
         "rho": AMOUNT,
         "share": AMOUNT,
         "delta": st.sampled_from(["1e-9", "0.2", 0, 1, "1e-19"]),
-        "accuracy": st.sampled_from([{"output": name, "half_width": width} for name in ("n", "x") for width in (50, 0)]),
+        "accuracy": st.sampled_from([{"output": name, "half_width": width} for name in "nx" for width in (50, 0)]),
         "bounds": BOUNDS,
         "min_units": st.sampled_from([1, 20, 0, 10**9]),
         "weights": st.sampled_from([{"n": 2}, {"n": 0}, {"x": 1}]),
