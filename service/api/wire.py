@@ -150,15 +150,10 @@ def loss_of(wire: QuestionWire) -> Loss | None:
         raise LossOutOfRange(
             f"{' and '.join(given)} can not be combined", {"remedy": "give one of epsilon, rho, accuracy and share"}
         )
-    if not given:
-        if wire.delta is not None or wire.weights:
-            raise LossOutOfRange(
-                "delta and weights belong to an amount, and none is given",
-                {"remedy": "give epsilon, rho, accuracy or share too, or leave delta and weights to the dataset"},
-            )
-        return None
     delta = 0 if wire.delta is None else parse_delta(wire.delta)
     weights = _weights(wire.weights or {})
+    if not given:
+        return Loss("epsilon", 0, delta, None, weights) if delta or weights else None
     if wire.accuracy is not None:
         return Loss("accuracy", 0, delta, _accuracy(wire.accuracy), weights)
     kind = cast(Literal["epsilon", "rho", "share"], given[0])

@@ -3,14 +3,17 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from service.answer.question import put_question
+from service.api.wire import EstimateListWire, QuestionWire, ask_of, fitted
 from service.app import Books, Walk
 from service.core.amounts import CLOSED, show_atto, show_pico
-from service.core.errors import ConstructRefused
+from service.core.errors import ConstructRefused, LossOutOfRange
 from service.core.plan import Accuracy, Loss
 from service.core.request import Ask
 from tests.fixtures.open_shop import BUYER, shop
@@ -133,3 +136,39 @@ def test_a_query_that_does_not_fit_says_so(opened: tuple[Books, Walk]) -> None:
     _, walk = opened
     estimate = walk.answerer.estimate(Ask("shop", COUNT.format(40), Loss("epsilon", 10**6 * PICO)), BUYER)
     assert (estimate["fits"], estimate["similar_queries_left"]) == (False, 0)
+
+
+def fit(*queries: dict[str, Any], epsilon: str = "0.5") -> list[Ask]:
+    return fitted(EstimateListWire.model_validate({"queries": list(queries), "fit": {"epsilon": epsilon}}))
+
+
+def test_twelve_queries_are_made_to_fit_half_an_epsilon(opened: tuple[Books, Walk]) -> None:
+    _, walk = opened
+    asks = fit(*({"dataset": "shop", "sql": COUNT.format(60 + n)} for n in range(12)))
+    (total,) = walk.answerer.estimate_all(asks, BUYER)["totals"]
+    assert Fraction(1, 2) - Fraction(12, PICO) <= Fraction(total["epsilon"]) <= Fraction(1, 2)
+
+
+def test_queries_with_their_own_epsilon_keep_their_proportions() -> None:
+    one, other = fit(
+        {"dataset": "shop", "sql": "SELECT 1", "epsilon": "3", "delta": "1e-9", "weights": {"n": 2}},
+        {"dataset": "shop", "sql": "SELECT 1", "epsilon": "1"},
+        epsilon="0.4",
+    )
+    assert one.loss == Loss("epsilon", 3 * PICO // 10, DELTA, None, {"n": Fraction(2)})
+    assert other.loss == Loss("epsilon", PICO // 10)
+
+
+def test_too_little_for_so_many_is_refused() -> None:
+    with pytest.raises(LossOutOfRange, match="too little"):
+        fit(*({"dataset": "shop", "sql": "SELECT 1"} for _ in range(3)), epsilon="1e-12")
+
+
+def test_a_delta_or_weights_alone_go_with_the_default_epsilon(opened: tuple[Books, Walk]) -> None:
+    ask = ask_of(QuestionWire.model_validate({"dataset": "shop", "sql": TOWNS.format(9), "delta": "1e-9"}))
+    with pytest.raises(LossOutOfRange, match="has no default"):
+        opened[1].answerer.estimate(ask, BUYER)
+    schema = opened[0].catalog.schema("shop")
+    given = replace(schema, defaults=replace(schema.defaults, epsilon=PICO // 5))
+    question = put_question(ask, given, opened[0].ledger.terms("shop"))
+    assert (question.loss.amount, question.loss.delta) == (PICO // 5, DELTA)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from service.core.errors import AnswerFailed
 from tests.fixtures.service import BODY, House, Sent
 
 QUERY = {"dataset": "shop", "sql": "SELECT COUNT(*) FROM customers", "epsilon": "0.1"}
@@ -88,6 +89,22 @@ def test_states_are_followed_until_the_end(house: House, monkeypatch: pytest.Mon
     text = house.ask("GET", "/v1/queries/q_1/events", "analyst").text
     told = [json.loads(line.removeprefix("data: "))["status"] for line in text.splitlines() if line.startswith("data")]
     assert told == ["queued", "running", "answered"]
+
+
+def test_a_failure_is_the_last_state_that_is_followed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.queries.EVENTS_POLL_S", 0.01)
+    states: Iterator[str] = iter(["running"])
+
+    def find(*_: object) -> Sent:
+        status = next(states, None)
+        if status is None:
+            raise AnswerFailed("the query could not be completed")
+        return Sent(status=status)
+
+    monkeypatch.setattr(type(house.answerer), "find", find)
+    text = house.ask("GET", "/v1/queries/q_1/events", "analyst").text
+    told = [json.loads(line.removeprefix("data: "))["status"] for line in text.splitlines() if line.startswith("data")]
+    assert told == ["running", "failed"]
 
 
 def test_estimates_take_one_question_or_many_and_fit_an_epsilon(house: House) -> None:
