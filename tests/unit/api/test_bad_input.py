@@ -71,9 +71,14 @@ def test_two_ways_to_pay_at_once_are_refused(house: House) -> None:
 
 
 @pytest.mark.parametrize("orphan", [{"delta": "1e-9"}, {"weights": {"n": 2}}])
-def test_delta_or_weights_without_an_amount_are_refused_not_ignored(house: House, orphan: dict[str, object]) -> None:
+def test_delta_or_weights_without_an_amount_go_with_the_default_and_are_not_ignored(
+    house: House, orphan: dict[str, object]
+) -> None:
     body = {"dataset": "shop", "sql": "SELECT 1", **orphan}
-    problem(house.ask("POST", "/v1/queries", "analyst", json=body), 422, "loss-out-of-range")
+    assert house.ask("POST", "/v1/queries", "analyst", json=body).status_code == 201
+    loss = house.answerer.asked[0][0].loss
+    assert loss is not None
+    assert (loss.amount, loss.delta, dict(loss.weights)) in ((0, 10**9, {}), (0, 0, {"n": 2}))
 
 
 def test_amounts_are_read_as_decimals_not_binary_floats(house: House) -> None:
