@@ -211,9 +211,9 @@ class Answers:
 def _claim(tx: sa.Connection, answer: StoredAnswer, key: str, request_hash: str) -> bool:
     """Take the key for this answer; False when it is taken."""
     dialect = sqlite if tx.dialect.name == "sqlite" else postgresql
-    claim = dialect.insert(tables.attempt).on_conflict_do_nothing()
+    claim = dialect.insert(tables.attempt).on_conflict_do_nothing().returning(tables.attempt.c.query_id)
     named = {"principal": answer.principal, "key": key, "request_hash": request_hash, "query_id": answer.query_id}
-    return tx.execute(claim.values(**named)).rowcount == 1
+    return tx.execute(claim.values(**named)).first() is not None
 
 
 def _attempt(tx: sa.Connection, principal: str, key: str) -> FreeAttempt | None:
