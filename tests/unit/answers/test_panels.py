@@ -1,5 +1,6 @@
 """Panels: one turn per period, one payer per line, history kept."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from service.answers import tables
 from service.answers.panels import Panel, Panels, parse_period
 from service.core.errors import CatalogRefused, Conflict
 from service.store.database import Store
+from tests.fixtures.postgres import new_database
 
 DUE = "2026-01-01T00:00:00.000+00:00"
 LATER = "2026-01-03T12:00:00.000+00:00"
@@ -28,11 +30,13 @@ PANEL = Panel(
 )
 
 
-@pytest.fixture
-def panels(tmp_path: Path) -> Panels:
-    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+@pytest.fixture(params=["sqlite", "postgresql"])
+def panels(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Panels]:
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}" if request.param == "sqlite" else new_database()
+    store = Store(url)
     store.write(lambda tx: tables.metadata.create_all(tx, tables=[tables.panel, tables.panel_refresh]))
-    return Panels(store)
+    yield Panels(store)
+    store.close()
 
 
 @pytest.mark.parametrize(
