@@ -154,7 +154,7 @@ def cells(plan: Plan, need: Need, database: Database) -> dict[tuple[str, ...], i
     if isinstance(need, BoundsNeed):
         columns["bin"] = list(range(len(columns[value])))
     places = [columns[name] for name in columns if name not in (value, "units")] or [[0] * len(columns[value])]
-    return {tuple(map(repr, at)): int(n) for *at, n in zip(*places, columns[value], strict=True)}  # type: ignore[call-overload]
+    return {tuple(map(repr, at)): int(n) for *at, n in zip(*places, columns[value], strict=True)}
 
 
 def with_bounds(plan: PricedPlan, database: Database) -> PricedPlan:
