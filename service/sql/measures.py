@@ -49,6 +49,13 @@ class Argument:
         parts = [text(part.tree) if part is not None else "*" for part in (self.value, self.condition)]
         return " ? ".join(parts)
 
+    @property
+    def codes(self) -> str:
+        """What is summed, and between which bounds."""
+        value = self.value
+        code = None if value is None else value.code
+        return f"{None if code is None else text(code.tree)} {None if value is None else value.range}"
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -117,10 +124,18 @@ class Collector:
                 )
             if call.function == "sum":
                 argument = _without_zero(argument)
-        kept = self.measures.setdefault(argument.text, argument)
+        key = self._key(call.function, argument)
+        kept = self.measures.setdefault(key, argument)
         bits = BITS.get(call.function, 0)
         kept.bits = bits if kept.bits == 0 else min(kept.bits, bits or kept.bits)
-        return self._remember(Call(call.function, argument.text, call.p), argument.label, _result(call.function, value))
+        return self._remember(Call(call.function, key, call.p), argument.label, _result(call.function, value))
+
+    def _key(self, function: Function, argument: Argument) -> str:
+        """Equal text is one measure, unless the same column under another name has bounds of its own."""
+        known = self.measures.get(argument.text)
+        if known is None or function == "count" or known.codes == argument.codes:
+            return argument.text
+        return f"{argument.text} @ {argument.codes}"
 
     def finish(self) -> tuple["Named", dict[Call, str]]:
         measures = {key: f"m{i}" for i, key in enumerate(sorted(self.measures))}

@@ -315,3 +315,13 @@ def test_the_schema_decides_who_is_private_not_the_name() -> None:
     tables = dict(SCHEMA.tables)
     tables["products"] = replace(tables["products"], unit=None)
     assert understand(Ask("shop", "SELECT COUNT(*) FROM items"), replace(SCHEMA, tables=tables)).cores
+
+
+def test_one_column_under_two_names_keeps_the_bounds_of_each() -> None:
+    found = plan(
+        "SELECT SUM(a), SUM(b) FROM (SELECT amount AS a, amount AS b FROM orders) t", columns={"t.a": (F(0), F(1))}
+    )
+    assert sorted(measure.high for measure in found.measures) == [100, 100_000]
+    assert (
+        len(plan("SELECT SUM(a), AVG(b), COUNT(b) FROM (SELECT amount AS a, amount AS b FROM orders) t").measures) == 1
+    )
