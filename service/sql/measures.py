@@ -17,7 +17,8 @@ from service.core.plan import Aggregate, Attribute, Function, Measure
 from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType
 from service.sql import ranges
 from service.sql.aggregates import Asked
-from service.sql.canon import conjuncts, not_null, number, text, when, wrapped
+from service.sql.canon import not_null, number, text, when, wrapped
+from service.sql.disjoint import family
 from service.sql.expressions import Compiler
 from service.sql.refusals import missing_bounds, refused
 from service.sql.values import NULL, UNIT, Code, Value, literal_tree
@@ -27,10 +28,6 @@ BITS: dict[Function, int] = {
     **dict.fromkeys(("sum", "avg"), ranges.SUM_BITS),
     **dict.fromkeys(("var_pop", "var_samp", "stddev_pop", "stddev_samp"), ranges.SQUARE_BITS),
 }
-
-
-STAMPS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)  # casts of texts that literals are written with
-REALS = (exp.DType.DOUBLE,)  # casts of digits
 
 
 @dataclass(slots=True)
@@ -255,42 +252,13 @@ def _built(label: str, argument: Argument, code: Code) -> Measure:
     value = argument.value
     kind = BIGINT if value is None or argument.bits == 0 else value.type
     auto = value is not None and value.auto and argument.bits > 0
-    return Measure(label, kind, code.step, code.low, code.high, argument.what, family(argument), auto)
+    return Measure(label, kind, code.step, code.low, code.high, argument.what, _family(argument), auto)
 
 
-def family(argument: Argument) -> tuple[str, str] | None:
-    """(what, literal) of FILTER (WHERE what = literal) or CASE WHEN what = literal: other literals are disjoint."""
-    tests = conjuncts(argument.condition.tree) if argument.condition is not None else []
-    tree = argument.value.code.tree if argument.value is not None and argument.value.code is not None else None
-    if isinstance(tree, exp.Case) and tree.args.get("default") is None and len(tree.args["ifs"]) == 1:
-        tests = tests + conjuncts(tree.args["ifs"][0].this)
-    for test in sorted(tests, key=text):
-        if isinstance(test, exp.EQ) and is_literal(test.expression) and not is_literal(test.this):
-            return text(test.this), member(test.expression)
-    return None
-
-
-def member(literal: exp.Expression) -> str:
-    """One name per value, so that two spellings of one number (1.5, 1.50) are never taken for disjoint.
-
-    Numbers are named by the double nearest to them: that may merge two members, which only charges more.
-    """
-    inner, sign = literal, 1.0
-    while isinstance(inner, exp.Cast | exp.Neg | exp.Paren):
-        sign = -sign if isinstance(inner, exp.Neg) else sign
-        inner = inner.this
-    if isinstance(inner, exp.Literal) and not inner.is_string:
-        return repr(sign * float(inner.this) + 0.0)
-    return text(literal)
-
-
-def is_literal(tree: exp.Expression) -> bool:
-    """A literal as literal_tree builds them. Not a cast that the engine works out: CAST(1.4 AS BIGINT) is 1."""
-    if isinstance(tree, exp.Neg | exp.Paren):
-        return is_literal(tree.this)
-    if type(tree) is exp.Cast and isinstance(tree.this, exp.Literal):
-        return tree.args["to"].this in (STAMPS if tree.this.is_string else REALS)
-    return isinstance(tree, exp.Literal | exp.Boolean)
+def _family(argument: Argument) -> tuple[str, str] | None:
+    value, condition = argument.value, argument.condition
+    code = value.code.tree if value is not None and value.code is not None else None
+    return family(condition.tree if condition is not None else None, code)
 
 
 def attribute_tree(argument: Argument) -> exp.Expression:

@@ -240,7 +240,7 @@ def worst_of(words: tuple[str, ...], worlds: Worlds, tries: int = 6) -> Fraction
 def test_the_fuzz_catches_casts_taken_for_literals(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("o.store = 1", "o.store = CAST(1.4 AS BIGINT)")
     assert worst_of(words, worlds) <= 1
-    monkeypatch.setattr("service.sql.measures.is_literal", lambda tree: tree.find(exp.Column) is None)
+    monkeypatch.setattr("service.sql.disjoint.is_literal", lambda tree: tree.find(exp.Column) is None)
     assert worst_of(words, worlds) > 1
 
 

@@ -210,6 +210,6 @@ def test_the_check_catches_a_plan_that_claims_too_small_a_row_bound(neighbours: 
 
 def test_the_check_catches_filters_that_only_look_disjoint(neighbours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: literals named by how they are written."""
-    monkeypatch.setattr("service.sql.measures.member", text)
+    monkeypatch.setattr("service.sql.disjoint.member", text)
     loss, bounds = LOSSES["epsilon"]
     assert worst_move(understood(SLY[0], bounds), neighbours, loss) * PICO > loss.amount
