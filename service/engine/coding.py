@@ -12,7 +12,7 @@ from service.core.errors import CatalogRefused
 from service.core.schema import Column
 from service.engine.names import quoted
 
-LARGEST_CODE = 2**62
+LARGEST_CODE = 2**61  # differences of two codes, and bins around them, stay below 2^62
 LARGEST_DOUBLE_CODE = 2**53  # up to here a double compares exactly with its code
 LARGEST_RATIO = 2**125  # literals and their doubles stay within 128 bits
 WIDE = 38
