@@ -91,11 +91,10 @@ def _create_hold() -> None:
         sa.PrimaryKeyConstraint("query_id", name=op.f("hold_key")),
         sa.CheckConstraint("state IN ('held', 'answered', 'failed')", name=op.f("hold_state_known")),
     )
-    named, held = sa.text("key IS NOT NULL"), sa.text("state = 'held'")
+    named = sa.text("key IS NOT NULL")
     op.create_index(
         "hold_attempt_unique", "hold", ["principal", "key"], unique=True, sqlite_where=named, postgresql_where=named
     )
-    op.create_index("hold_unfinished_index", "hold", ["owner"], sqlite_where=held, postgresql_where=held)
 
 
 def _create_journal(dialect: str) -> None:
@@ -114,7 +113,6 @@ def _create_journal(dialect: str) -> None:
         sa.PrimaryKeyConstraint("number", name=op.f("entry_key")),
         sa.CheckConstraint(f"kind IN {KINDS}", name=op.f("entry_kind_known")),
     )
-    op.create_index("entry_dataset_index", "entry", ["dataset", "number"])
     reserve = sa.text("kind = 'reserve'")
     op.create_index("entry_reserve_index", "entry", ["who", "number"], sqlite_where=reserve, postgresql_where=reserve)
     op.create_table(

@@ -32,7 +32,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     tail.add_argument("--after", type=int, default=0)
     tail.add_argument("--limit", type=int, default=50)
     tail.set_defaults(run=run_entries)
-    ledger.add_parser("verify", help="re-derive the chain and every balance").set_defaults(run=run_verify)
+    check = ledger.add_parser("verify", help="re-derive the chain and every balance")
+    check.add_argument("--head", action="append", default=[], help="a hash kept from an export; it must still occur")
+    check.set_defaults(run=run_verify)
     ledger.add_parser("export", help="the whole journal as JSON lines").set_defaults(run=run_export)
 
 
@@ -79,9 +81,9 @@ def run_entries(options: argparse.Namespace) -> None:
             print(json.dumps(entry))
 
 
-def run_verify(_: argparse.Namespace) -> int:
+def run_verify(options: argparse.Namespace) -> int:
     with books() as opened:
-        verdict = opened.administration.verify()
+        verdict = opened.administration.verify(tuple(options.head))
     print(json.dumps(verdict, indent=2))
     return 0 if verdict["holds"] else 1
 

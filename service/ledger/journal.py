@@ -44,9 +44,12 @@ class Entry:
         return canonical({**fields, "body": json.loads(self.body)})
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)  # made once: every query writes
+
+
 def canonical(value: object) -> str:
     """JSON with sorted keys, no spaces, ASCII only: equal values have equal bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def digest(*fields: int | str | None) -> str:

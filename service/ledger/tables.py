@@ -90,7 +90,6 @@ hold = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.CheckConstraint("state IN ('held', 'answered', 'failed')", name="state_known"),
     _partial_index("hold_attempt_unique", "principal", "key", where="key IS NOT NULL", unique=True),
-    _partial_index("hold_unfinished_index", "owner", where="state = 'held'"),
 )
 
 # On SQLite a column declared INTEGER is the row's own number: no index beside the table.
@@ -109,7 +108,6 @@ entry = sa.Table(
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
     sa.CheckConstraint(f"kind IN {KINDS}", name="kind_known"),
-    sa.Index("entry_dataset_index", "dataset", "number"),
     _partial_index("entry_reserve_index", "who", "number", where="kind = 'reserve'"),
 )
 

@@ -1,5 +1,6 @@
 """The `halftone` command: helpful, and a refusal is a sentence on standard error."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -100,6 +101,11 @@ def test_a_catalog_file_is_applied_once_and_shows_what_it_changes(
     assert main(["budget", "show", "club"]) == 0
     assert "granted epsilon 2" in capsys.readouterr().out
     assert main(["ledger", "verify"]) == 0
+    capsys.readouterr()
+    assert main(["ledger", "export"]) == 0
+    head = json.loads(capsys.readouterr().out.splitlines()[-1])["head"]
+    assert main(["ledger", "verify", "--head", head]) == 0
+    assert main(["ledger", "verify", "--head", "f" * 64]) == 1, "a head that was kept must still occur"
     assert main(["budget", "grant", "club", "--epsilon", "1", "--reason", "half"]) == 0
     assert main(["budget", "grant", "club", "--epsilon", "5", "--reason", "too much"]) == 1
 

@@ -132,8 +132,8 @@ def test_rows_are_ordered_by_unit_also_when_sorted_in_ranges(place: Place) -> No
     place.importer.prepare("d", VISITS, Source("parquet", "big.parquet"), told.append)
     assert max(progress.parts for progress in told) > 1
     checks = (
-        'count(*), count(*) FILTER (WHERE "#unit" < before), count(DISTINCT "#unit"), count(DISTINCT ("#unit", "#rank")),'
-        ' sum("days#"), count(*) FILTER (WHERE "days#" <> least(days, 10))'
+        'count(*), count(*) FILTER (WHERE "#unit" < before), count(DISTINCT "#unit"),'
+        ' count(DISTINCT ("#unit", "#rank")), sum("days#"), count(*) FILTER (WHERE "days#" <> least(days, 10))'
     )
     (row,) = place.read(
         "visits", f'SELECT {checks} FROM (SELECT *, lag("#unit") OVER (ORDER BY rowid) AS before FROM rows)'
