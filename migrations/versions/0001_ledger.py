@@ -90,6 +90,7 @@ def _create_hold() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("query_id", name=op.f("hold_key")),
         sa.CheckConstraint("state IN ('held', 'answered', 'failed')", name=op.f("hold_state_known")),
+        sqlite_with_rowid=False,
     )
     named = sa.text("key IS NOT NULL")
     op.create_index(

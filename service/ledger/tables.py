@@ -90,6 +90,7 @@ hold = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.CheckConstraint("state IN ('held', 'answered', 'failed')", name="state_known"),
     _partial_index("hold_attempt_unique", "principal", "key", where="key IS NOT NULL", unique=True),
+    sqlite_with_rowid=False,  # one tree instead of two: every charge writes here
 )
 
 # On SQLite a column declared INTEGER is the row's own number: no index beside the table.
