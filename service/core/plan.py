@@ -211,7 +211,12 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class RowsWeight:
-    """w = (ONE·rows_per_unit) // max(c, rows_per_unit), c the unit's rows in Plan.rows (DESIGN section 6)."""
+    """w = (ONE·rows_per_unit) // max(c, rows_per_unit), c the unit's rows in Plan.rows (DESIGN section 6).
+
+    Where keys were selected they are public by then, and c counts the rows inside them only: nobody's
+    allowance is wasted on groups that were dropped (DESIGN section 8). Σw over what is summed stays within
+    ONE·rows_per_unit either way.
+    """
 
     rows_per_unit: int
 
