@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from service.answer.notes import plan_notes
 from service.core.amounts import PICO, Terms, show_pico
 from service.core.boundary import Array
 from service.core.errors import LossOutOfRange
@@ -38,7 +39,8 @@ def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:
     loss = offered(ask, schema, query, terms)
     priced = price(query, loss, terms)
     check_cap(priced, schema, terms)
-    return Question(ask, schema, query, loss, priced, notes=(*query.notes, *priced.notes))
+    notes = (*query.notes, *plan_notes(query, schema.unit), *priced.notes)
+    return Question(ask, schema, query, loss, priced, notes=notes)
 
 
 def offered(ask: Ask, schema: Schema, query: Query, terms: Terms) -> Loss:
