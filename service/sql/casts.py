@@ -78,14 +78,18 @@ def _sensible(a: SqlType, b: SqlType) -> bool:
 
 
 def _flag(found: Value, value: Value, kind: SqlType) -> Value:
-    """TRUE is 1, FALSE is 0."""
+    """TRUE is 1, FALSE is 0; a DECIMAL without digits before its point holds no 1, so that is NULL there."""
     if not kind.is_numeric:
         return found
     truth = wrapped(value.tree.copy())
     tree = when((truth, number(1)), (exp.Not(this=truth.copy()), number(0)))
     edges = (Fraction(0), Fraction(1))
     return replace(
-        found, tree=cast(tree, str(kind)), code=Code(tree.copy(), Fraction(1), 0, 1), range=edges, domain=(0, 1)
+        found,
+        tree=cast(tree, str(kind), safe=True),
+        code=Code(tree.copy(), Fraction(1), 0, 1),
+        range=edges,
+        domain=(0, 1),
     )
 
 

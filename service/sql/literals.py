@@ -103,8 +103,17 @@ def _from_text(raw: str, kind: SqlType, node: exp.Expression) -> Value | None:
         return constant(raw.lower() == "true", BOOLEAN)
     if kind.is_numeric and re.fullmatch(r"-?\d{1,18}(\.\d{1,12})?", raw.strip()):
         exact = Fraction(raw.strip())
-        return constant(exact if exact.denominator != 1 else int(exact), kind)
+        return constant(exact if exact.denominator != 1 else int(exact), kind) if _holds(kind, exact) else None
     return None
+
+
+def _holds(kind: SqlType, exact: Fraction) -> bool:
+    """Whether the type can hold the number as it is. A constant that claims a type of fewer digits than it has would
+    be compared in a width that does not hold it, and that raises, but only if the row is there."""
+    if kind == DOUBLE:
+        return True
+    scaled = exact * Fraction(10) ** (kind.scale or 0)
+    return scaled.denominator == 1 and abs(scaled) < Fraction(10) ** (kind.precision or 18)
 
 
 UNITS = {"YEAR": (12, 0), "QUARTER": (3, 0), "MONTH": (1, 0), "WEEK": (0, 7 * 86_400), "DAY": (0, 86_400),

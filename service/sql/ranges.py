@@ -77,8 +77,18 @@ def common_step(a: Fraction, b: Fraction) -> Fraction:
 
 
 def _wide(tree: exp.Expression) -> exp.Expression:
-    """Prepared codes may be narrow integers; arithmetic on them must not wrap or raise."""
-    return cast(tree, "BIGINT") if isinstance(tree, exp.Column) else tree
+    """Prepared codes may be narrow integers, and so are literals (a CASE over them is 32 bits wide): arithmetic on
+    them must not wrap or raise. A number alone is widened by what it stands beside."""
+    return tree if _is_number(tree) else cast(tree, "BIGINT")
+
+
+def _is_number(tree: exp.Expression) -> bool:
+    return isinstance(tree.this if isinstance(tree, exp.Neg) else tree, exp.Literal)
+
+
+def _beside(kind: type[exp.Expression], a: exp.Expression, b: exp.Expression) -> exp.Expression:
+    """Two codes under one operator, in 64 bits also where both are plain numbers."""
+    return binary(kind, cast(a, "BIGINT") if _is_number(a) and _is_number(b) else _wide(a), _wide(b))
 
 
 def rescale(code: Code, step: Fraction) -> Code | None:
@@ -92,7 +102,7 @@ def rescale(code: Code, step: Fraction) -> Code | None:
         return None
     if code.low == code.high and isinstance(code.tree, exp.Literal | exp.Neg):
         return Code(number(code.low * times), step, code.low * times, code.high * times)
-    tree = binary(exp.Mul, _wide(code.tree), number(times))
+    tree = _beside(exp.Mul, code.tree, number(times))
     return Code(tree, step, code.low * times, code.high * times)
 
 
@@ -113,7 +123,7 @@ def add_codes(a: Code | None, b: Code | None, *, minus: bool = False) -> Code | 
     low, high = (a.low - b.high, a.high - b.low) if minus else (a.low + b.low, a.high + b.high)
     if max(abs(low), abs(high)) >= WIDEST:
         return None
-    return Code(binary(exp.Sub if minus else exp.Add, _wide(a.tree), _wide(b.tree)), a.step, low, high)
+    return Code(_beside(exp.Sub if minus else exp.Add, a.tree, b.tree), a.step, low, high)
 
 
 def multiply_codes(a: Code | None, b: Code | None) -> Code | None:
@@ -122,7 +132,7 @@ def multiply_codes(a: Code | None, b: Code | None) -> Code | None:
     corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
     if a.magnitude * b.magnitude >= WIDEST:
         return None
-    return Code(binary(exp.Mul, _wide(a.tree), _wide(b.tree)), a.step * b.step, min(corners), max(corners))
+    return Code(_beside(exp.Mul, a.tree, b.tree), a.step * b.step, min(corners), max(corners))
 
 
 def negate_code(a: Code | None) -> Code | None:

@@ -35,6 +35,10 @@ LEAVES = st.sampled_from(
         "joined - DATE '2020-01-01'",
         "DATE_DIFF('month', joined, DATE '2020-01-01')",
         "CAST(vip AS INT)",
+        "CAST(vip AS DECIMAL(1, 1))",
+        "CAST('123456789012345678' AS DECIMAL(18, 17))",
+        "CAST(name AS DECIMAL(30, 29))",
+        "CASE WHEN vip THEN 100000 END",
         "STRPOS(name, 'x')",
         "DATE_DIFF('day', CAST(name AS DATE), joined)",
     ]
@@ -203,3 +207,24 @@ def test_texts_that_grow_in_every_subquery_stay_short(database: duckdb.DuckDBPyC
     (plan,) = understand(Ask("shop", f"SELECT MAX(LENGTH(n)) FROM ({rows}) t"), SCHEMA).cores
     longest = database.execute(f"SELECT max(m0) FROM ({plan.rows.sql(dialect='duckdb')})").fetchall()[0][0]
     assert 24 < longest <= 10_000
+
+
+# Each raised where Alice's row was there, and only there.
+ALICE = [
+    "SUM(CASE WHEN {alice} THEN 100000 END * CASE WHEN {alice} THEN 100000 END)",
+    "SUM(CASE WHEN {alice} THEN 2000000000 END + CASE WHEN {alice} THEN 2000000000 END)",
+    "SUM(CASE WHEN {alice} THEN 0.0000000000100001 * 0.100001 END)",
+    "SUM(CASE WHEN {alice} THEN CASE WHEN vip THEN 1000000 END + 0.0001 END)",
+    "SUM(POW(DATE '9999-12-31' - CASE WHEN {alice} THEN DATE '2020-02-29' END, 2))",
+    "COUNT(CAST({alice} AS DECIMAL(1, 1)))",
+    "COUNT(*) FILTER (WHERE CASE WHEN {alice} THEN"
+    " CAST(name AS DECIMAL(30, 29)) > CAST('123456789012345678' AS DECIMAL(18, 17)) END)",
+]
+
+
+@pytest.mark.parametrize("output", ALICE)
+def test_a_constant_never_raises_on_the_rows_that_reach_it(database: duckdb.DuckDBPyConnection, output: str) -> None:
+    """The engine works constants out when it meets them: in the branch of a CASE, only if a row takes it."""
+    sql = f"SELECT {output.format(alice='lucky = 0')} FROM customers"
+    (plan,) = understand(Ask("shop", sql), SCHEMA).cores
+    database.execute(core_sql(plan)).fetchall()
