@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from service import __version__
@@ -12,6 +13,7 @@ from service.answer.shape import column_to_json, ends_to_json, to_json
 from service.core.amounts import CLOSED, Cost, show_atto, show_fraction, show_pico
 from service.core.boundary import ReleasedTable
 from service.core.plan import Output, Plan
+from service.core.schema import SqlType, iso_of
 from service.ledger.book import Balance, Quota
 from service.ledger.history import Past
 
@@ -86,7 +88,7 @@ def _bounds(plan: Plan) -> dict[str, Any]:
         "clip": bounds.clip,
         "min_units": bounds.min_units,
         "columns": {
-            measure.label: [show_fraction(measure.low * measure.step), show_fraction(measure.high * measure.step)]
+            measure.label: [_end(code * measure.step, measure.type) for code in (measure.low, measure.high)]
             for measure in plan.measures
             if measure.low != measure.high
         },
@@ -94,6 +96,10 @@ def _bounds(plan: Plan) -> dict[str, Any]:
     if bounds.unit_sum:
         shown["unit_sum"] = {name: None if cap is None else show_fraction(cap) for name, cap in bounds.unit_sum.items()}
     return shown
+
+
+def _end(value: Fraction, kind: SqlType) -> str:
+    return iso_of(value, kind) or show_fraction(value)
 
 
 def cost_shown(question: Question, replay_of: str | None) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _groups(priced: PricedPlan) -> dict[str, Any]:
         "people": round(rule.people_needed, 1),
         "min_units": rule.min_units,
         "groups_per_unit": rule.groups_per_unit,
-        "delta": show_fraction(priced.delta),
+        "delta": show_fraction(priced.delta, smallest_plain=-3),
     }
     return {"declared": False, "threshold": threshold}
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from service.answer.notes import plan_notes
+from service.catalog.check import bound_value
 from service.core.amounts import PICO, Terms, show_pico
 from service.core.boundary import Array
-from service.core.errors import LossOutOfRange
+from service.core.errors import BoundsMissing, CatalogRefused, LossOutOfRange
 from service.core.plan import Loss, Query
 from service.core.request import Ask
-from service.core.schema import Schema
+from service.core.schema import DATE, TIMESTAMP, Schema
 from service.privacy.price import price
 from service.privacy.priced import PricedQuery
 from service.sql.front import understand
@@ -35,12 +36,36 @@ class Question:
 
 def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:
     """Understand the SQL, settle what it may cost, price it."""
+    ask = settled(ask, schema)
     query = understand(ask, schema)
     loss = offered(ask, schema, query, terms)
     priced = price(query, loss, terms)
     check_cap(priced, schema, terms)
     notes = (*query.notes, *plan_notes(query, schema.unit), *priced.notes)
     return Question(ask, schema, query, loss, priced, notes=notes)
+
+
+def settled(ask: Ask, schema: Schema) -> Ask:
+    """The request with bounds that are dates as numbers of the column's unit."""
+    if not ask.bounds.dated:
+        return ask
+    columns = dict(ask.bounds.columns)
+    for key, (low, high) in ask.bounds.dated.items():
+        table, _, name = key.partition(".")
+        column = schema.tables[table].columns.get(name) if table in schema.tables else None
+        if column is None or column.type not in (DATE, TIMESTAMP):
+            raise BoundsMissing(
+                f"the bounds of {key} are dates, and it is no column of dates or timestamps",
+                {"field": "bounds.columns", "remedy": "give numbers: [low, high]"},
+            )
+        try:
+            columns[key] = (bound_value(low, column.type, key), bound_value(high, column.type, key))
+        except CatalogRefused:
+            raise BoundsMissing(
+                f"the bounds of {key} are no values of its type, {column.type}",
+                {"field": "bounds.columns", "remedy": '["2024-01-01", "2025-01-01"] is how dates are written'},
+            ) from None
+    return replace(ask, bounds=replace(ask.bounds, columns=columns, dated={}))
 
 
 def offered(ask: Ask, schema: Schema, query: Query, terms: Terms) -> Loss:

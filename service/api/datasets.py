@@ -11,7 +11,7 @@ from service.api.auth import Analyst, Viewer, Wired
 from service.api.exact import ExactRoute
 from service.api.formats import JSON
 from service.core.amounts import show_atto, show_fraction, show_pico
-from service.core.schema import NAME_PATTERN, Column, Schema, Table, UnitColumn, UnitVia
+from service.core.schema import NAME_PATTERN, Column, Schema, Table, UnitColumn, UnitVia, iso_of
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=ExactRoute)
 
@@ -83,7 +83,7 @@ def show_table(table: Table) -> dict[str, Any]:
 def show_column(column: Column) -> dict[str, Any]:
     shown: dict[str, Any] = {"type": str(column.type)}
     if column.low is not None and column.high is not None and column.step is not None:
-        shown["bounds"] = [show_bound(column.low), show_bound(column.high)]
+        shown["bounds"] = [iso_of(end, column.type) or show_bound(end) for end in (column.low, column.high)]
         shown["step"] = show_bound(column.step)
     if column.domain is not None:
         shown["domain"] = list(column.domain)

@@ -1,5 +1,6 @@
 """The wire models of API requests, and how they become an Ask. Amounts are decimals, never binary floats."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +20,10 @@ from service.core.request import Ask, AskedBounds, Role
 from service.core.schema import NAME_PATTERN
 
 SQL_CHARACTERS_MAX = 65_536
-Dialect = Literal["duckdb", "postgres", "mysql", "sqlite", "snowflake", "bigquery", "spark", "trino", "tsql"]
+Dialect = Literal[
+    "duckdb", "postgres", "bigquery", "snowflake", "spark", "trino", "presto", "databricks", "redshift",
+    "mysql", "sqlite", "clickhouse", "tsql", "oracle", "hive", "athena",
+]  # fmt: skip
 
 
 def _exact(value: Any) -> Any:
@@ -41,7 +45,20 @@ def _amount(value: Any) -> Any:
     return value
 
 
+def _edge(value: Any) -> Any:
+    """An end of a column's bounds: a number, or a day or a moment as ISO text."""
+    if not isinstance(value, str) or not ISO.match(value):
+        return _exact(value)
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("this is no date: write YYYY-MM-DD or YYYY-MM-DDTHH:MM:SS") from None
+    return value
+
+
+ISO = re.compile(r"\d{4}-\d")
 Number = Annotated[Decimal, BeforeValidator(_exact)]
+Edge = Annotated[Decimal | Annotated[str, StringConstraints(max_length=40)], BeforeValidator(_edge)]
 Amount = Annotated[
     Decimal | Annotated[str, StringConstraints(max_length=40)],
     BeforeValidator(_amount),
@@ -65,7 +82,7 @@ class BoundsWire(Wire):
 
     rows_per_unit: Annotated[int, Field(strict=True, ge=1, le=2**31)] | None = None
     groups_per_unit: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
-    columns: Annotated[dict[QualifiedName, tuple[Number, Number] | None], Field(max_length=100)] = {}
+    columns: Annotated[dict[QualifiedName, tuple[Edge, Edge] | None], Field(max_length=100)] = {}
     unit_sum: Annotated[dict[QualifiedName, Number | None], Field(max_length=100)] = {}
     clip: Literal["l1", "l2"] | None = None
     slots: Literal["pairs", "rows"] | None = None
@@ -181,9 +198,6 @@ def _weights(given: Mapping[str, Decimal]) -> dict[str, Fraction]:
 def ask_of(wire: QuestionWire) -> Ask:
     """The request with exact amounts; names are resolved later, against the catalog."""
     bounds = wire.bounds or BoundsWire()
-    columns = {
-        name: None if pair is None else (Fraction(pair[0]), Fraction(pair[1])) for name, pair in bounds.columns.items()
-    }
     return Ask(
         dataset=wire.dataset,
         sql=wire.sql,
@@ -191,7 +205,7 @@ def ask_of(wire: QuestionWire) -> Ask:
         bounds=AskedBounds(
             rows_per_unit=bounds.rows_per_unit,
             groups_per_unit=bounds.groups_per_unit,
-            columns=columns,
+            **_columns(bounds),
             unit_sum={name: None if cap is None else Fraction(cap) for name, cap in bounds.unit_sum.items()},
             clip=bounds.clip,
             slots=bounds.slots,
@@ -200,6 +214,18 @@ def ask_of(wire: QuestionWire) -> Ask:
         dialect=wire.dialect,
         fresh=wire.fresh,
     )
+
+
+def _columns(bounds: BoundsWire) -> dict[str, Any]:
+    """Ends that are numbers, and ends that are dates: which number a date is, the column's type says."""
+    columns: dict[str, tuple[Fraction, Fraction] | None] = {}
+    dated: dict[str, tuple[str, str]] = {}
+    for name, pair in bounds.columns.items():
+        if pair is None or not any(isinstance(end, str) for end in pair):
+            columns[name] = None if pair is None else (Fraction(pair[0]), Fraction(pair[1]))
+        else:
+            dated[name] = (str(pair[0]), str(pair[1]))
+    return {"columns": columns, "dated": dated}
 
 
 def fitted(wire: EstimateListWire) -> list[Ask]:

@@ -76,15 +76,16 @@ def show_pico(amount: int) -> str:
 
 
 def show_atto(amount: int) -> str:
-    return show_fraction(Fraction(amount, ATTO))
+    """A delta as people write it: 1e-6 and 5e-7 alike."""
+    return show_fraction(Fraction(amount, ATTO), smallest_plain=-3)
 
 
-def show_fraction(value: Fraction) -> str:
-    """A decimal string without trailing zeros; scientific below 1e-6."""
+def show_fraction(value: Fraction, *, smallest_plain: int = -6) -> str:
+    """A decimal string without trailing zeros; scientific below 10^smallest_plain."""
     decimal = (EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))).normalize(EXACT)
     if decimal == 0:
         return "0"
-    if -7 < decimal.adjusted() < 15:
+    if smallest_plain <= decimal.adjusted() < 15:
         return f"{decimal:f}"
     return f"{decimal:e}".replace("e+", "e")
 

@@ -25,12 +25,15 @@ class AskedBounds:
     """Bounds as the request gives them; None takes the dataset's default.
 
     `columns`: "table.column" to (low, high), or None to have them found privately.
+    `dated`: the same with days or moments as ISO text, for columns that hold such; settled into `columns`
+    when the schema is known (service/answer/question.py).
     `unit_sum`: "table.column" to a cap, or None to have it found privately.
     """
 
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     columns: Mapping[str, tuple[Fraction, Fraction] | None] = field(default_factory=dict)
+    dated: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     unit_sum: Mapping[str, Fraction | None] = field(default_factory=dict)
     clip: Literal["l1", "l2"] | None = None
     slots: Literal["pairs", "rows"] | None = None

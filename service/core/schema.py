@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 # A literal value that may be a group key or a member of a declared domain.
@@ -33,6 +33,18 @@ class SqlType:
 BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE, TIMESTAMP = (
     SqlType(name) for name in ("BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP")
 )
+
+
+def iso_of(value: Fraction, kind: SqlType) -> str | None:
+    """Days or microseconds since 1970 as ISO 8601; None for other types, and beyond the calendar."""
+    try:
+        if kind == DATE:
+            return (date(1970, 1, 1) + timedelta(days=int(value))).isoformat()
+        if kind == TIMESTAMP:
+            return (datetime(1970, 1, 1) + timedelta(microseconds=int(value))).isoformat()
+    except OverflowError:
+        pass
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,8 @@ def code_of(argument: Argument) -> Code:
         return Code(when((test, number(1))), Fraction(1), 1, 1)
     code = ranges.measure_code(value, argument.bits)
     if code is None:
-        raise missing_bounds(value.lacking, argument.node, construct=argument.label)
+        numeric = value.type.is_numeric
+        raise missing_bounds(value.lacking, argument.node, construct=argument.label, numeric=numeric)
     if argument.condition is None:
         return code
     return replace(code, tree=when((argument.condition.tree, code.tree)))

@@ -27,10 +27,15 @@ def refused(detail: str, node: exp.Expr | None, *, construct: str, remedy: str) 
     return ConstructRefused(detail, {"construct": construct, "remedy": remedy, **place(node)})
 
 
-def missing_bounds(columns: frozenset[str], node: exp.Expr | None, *, construct: str) -> BoundsMissing:
-    """No finite range: name the columns that lack one, and the request field that gives it."""
+def missing_bounds(
+    columns: frozenset[str], node: exp.Expr | None, *, construct: str, numeric: bool = True
+) -> BoundsMissing:
+    """No finite range: name the columns that lack one, and the request field that gives it. Days and moments
+    are coded when they are imported, so only a declaration gives them a range."""
     names = ", ".join(sorted(columns)) or "this expression"
-    if columns:
+    if columns and not numeric:
+        remedy = f"have an admin declare bounds for {names}; a request can only narrow those of dates"
+    elif columns:
         example = sorted(columns)[0]
         field = f'"bounds": {{"columns": {{"{example}": [low, high]}}}}'
         remedy = f"give bounds in the request: {field}, or have an admin declare them"

@@ -109,7 +109,7 @@ def test_groups_that_are_not_declared_have_a_threshold_of_their_own_field(opened
     tight = walk.answerer.estimate(Ask("shop", TOWNS.format(7), Loss("epsilon", PICO, 10**6)), BUYER)
     (one,), (other,) = loose["groups"], tight["groups"]
     assert one["threshold"]["people"] < other["threshold"]["people"], "less delta, more people"
-    assert (one["threshold"]["delta"], one["threshold"]["min_units"]) == ("0.000001", 1)
+    assert (one["threshold"]["delta"], one["threshold"]["min_units"]) == ("1e-6", 1)
 
 
 def test_defaults_that_were_taken_are_named(opened: tuple[Books, Walk]) -> None:

@@ -60,6 +60,10 @@ def test_every_amount_on_the_grid_survives_being_shown(amount: int) -> None:
         assert parse_delta(show_atto(amount)) == amount
 
 
+def test_deltas_are_shown_as_people_write_them() -> None:
+    assert [show_atto(amount) for amount in (10**12, 5 * 10**11, 10**16)] == ["1e-6", "5e-7", "0.01"]
+
+
 @given(st.integers(1, 10**15), st.integers(0, 999))
 def test_finer_than_the_grid_is_refused_not_rounded(amount: int, rest: int) -> None:
     with pytest.raises(LossOutOfRange):

@@ -2,10 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from sqlglot import exp
 
+from service.api.wire import Dialect
 from service.core.request import Ask
 from service.sql import functions, parse
 from service.sql.aggregates import SIMPLE
@@ -30,6 +32,7 @@ def test_the_page_lists_the_functions_of_the_table(group: str) -> None:
 
 def test_the_page_lists_dialects_and_limits() -> None:
     assert block("dialects") == ", ".join(f"`{dialect}`" for dialect in parse.DIALECTS)
+    assert get_args(Dialect) == parse.DIALECTS, "the API reads all of them"
     limits = {
         "bytes of SQL": parse.BYTES,
         "tokens": parse.TOKENS,
