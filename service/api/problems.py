@@ -9,12 +9,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from service.api.exact import Malformed
+from service.api.misfits import misfit
 from service.core.errors import AnswerFailed, BodyTooLarge, RateLimited, RequestMalformed, ServiceError, TooBusy
 
 MEDIA_TYPE = "application/problem+json"
 ERRORS_SHOWN = 10
+METHODS = ("DELETE", "GET", "POST", "PUT")
 QUERY_ROUTES = ("/v1/queries", "/v1/panels")  # where a bug may come after the charge
 HTTP_CODES = {
     400: ("request-malformed", "The request does not fit the contract", "the request could not be read"),
@@ -41,12 +44,6 @@ def service_problem(error: ServiceError) -> Response:
     return response
 
 
-def where(location: tuple[Any, ...]) -> str:
-    """A field's path in words; only names from the contract and short ones: a caller's text may be anything."""
-    parts = [str(part) for part in location if isinstance(part, int) or str(part).isidentifier()]
-    return ".".join(part[:64] for part in parts)
-
-
 def validation_problem(error: RequestValidationError) -> Response:
     """What did not fit, by place and rule; the input itself is never repeated."""
     shown = []
@@ -56,10 +53,7 @@ def validation_problem(error: RequestValidationError) -> Response:
             return service_problem(RequestMalformed(given.why))
         if isinstance(given, bytes):
             return service_problem(RequestMalformed("send JSON, with the header Content-Type: application/json"))
-        message = str(item.get("msg", "does not fit")).removeprefix("Value error, ")[:200]
-        if item.get("type") == "string_pattern_mismatch":
-            message = "has characters that are not allowed here"
-        shown.append({"where": where(tuple(item.get("loc", ()))), "message": message})
+        shown.append(misfit(item))
     first = shown[0] if shown else {"where": "body", "message": "does not fit"}
     detail = f"{first['where']}: {first['message']}"
     kind = RequestMalformed
@@ -83,14 +77,26 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> Response:
         code, title, detail = HTTP_CODES.get(error.status_code, HTTP_CODES[400])
         request.state.problem_code = code
-        response = problem(code, title=title, status=error.status_code, detail=detail)
+        extra = {"remedy": "docs/api.md lists every address"} if code == "not-found" else {}
+        response = problem(code, title=title, status=error.status_code, detail=detail, extra=extra)
         response.headers.update(error.headers or {})
+        if error.status_code == 405:
+            response.headers["Allow"] = ", ".join(methods_of(request))
         return response
 
     @app.exception_handler(Exception)
     async def _bug(request: Request, error: Exception) -> Response:
         request.state.problem_code = "bug"
         return unexpected(request.url.path, request.state.request_id, error)
+
+
+def methods_of(request: Request) -> list[str]:
+    """All methods of this address: the framework names those of the first route that it finds."""
+    return [
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in request.app.routes)
+    ]
 
 
 def unexpected(path: str, request_id: str, error: BaseException) -> Response:

@@ -100,7 +100,10 @@ def _read_table(text: str) -> Table:
 
 
 def _unknown() -> DatasetUnknown:
-    return DatasetUnknown("there is no such dataset, or this key may not read it")
+    return DatasetUnknown(
+        "there is no such dataset, or this key may not read it",
+        {"remedy": "GET /v1/datasets lists those that this key may read"},
+    )
 
 
 class Catalog:

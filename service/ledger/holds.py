@@ -22,6 +22,7 @@ from service.store.clock import utc_now
 from service.store.prepared import Prepared
 
 Outcome = Literal["answered", "failed"]
+ASK_TO_RESUME = "ask an admin, who can look into it and resume: halftone budget resume DATASET --reason …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,22 +259,26 @@ def _quota_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | DatasetP
     quota = read_quota(tx, asked.dataset, asked.principal)
     if quota.paused:
         return DatasetPaused(
-            f"your queries to {asked.dataset!r} are paused until an admin looks", {"dataset": asked.dataset}
+            f"your queries to {asked.dataset!r} are paused until an admin looks",
+            {"dataset": asked.dataset, "remedy": ASK_TO_RESUME},
         )
     left = show_pico((UNLIMITED if quota.limit is None else quota.limit) - quota.spent)
     cost = show_pico(asked.share)
     return BudgetExhausted(
         f"your quota of {asked.dataset!r} has {left} of the budget left, this query costs {cost}",
-        {"account": "quota", "dataset": asked.dataset, "currency": "share", "remaining": left, "cost": cost},
+        {"account": "quota", "dataset": asked.dataset, "currency": "share", "remaining": left, "cost": cost}
+        | {"remedy": "ask for less, or ask an admin for a larger quota"},
     )
 
 
 def _dataset_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | DatasetPaused:
-    """Why the dataset's account did not move: paused, delta, or no order with room."""
+    """Why the dataset's account did not move: paused, delta, or no order with room. Then the order with the most
+    room is named: it is what `remaining` shows everywhere."""
     balance = read_balance(tx, asked.dataset)
     if balance.paused:
         return DatasetPaused(
-            f"queries to {asked.dataset!r} are paused until an admin looks", {"dataset": asked.dataset}
+            f"queries to {asked.dataset!r} are paused until an admin looks",
+            {"dataset": asked.dataset, "remedy": ASK_TO_RESUME},
         )
     facts: dict[str, str | int] = {"account": "dataset", "dataset": asked.dataset}
     delta_left = balance.delta_limit - balance.delta_spent
@@ -281,14 +286,18 @@ def _dataset_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | Datase
         left, cost = show_atto(delta_left), show_atto(asked.cost.delta)
         return BudgetExhausted(
             f"{asked.dataset!r} has delta {left} left for undeclared groups, this query costs {cost}",
-            facts | {"currency": "delta", "remaining": left, "cost": cost},
+            facts
+            | {"currency": "delta", "remaining": left, "cost": cost}
+            | {"remedy": "group by declared keys (a column with a domain, or key IN (…)), or give a smaller delta"},
         )
-    at = balance.terms.reference
+    at = max(range(len(balance.left)), key=lambda order: (balance.left[order], order == balance.terms.reference))
     order = "infinity" if at == len(balance.terms.orders) else str(float(balance.terms.orders[at]))
     left, cost = show_pico(balance.left[at]), show_pico(asked.cost.orders[at])
     return BudgetExhausted(
-        f"{asked.dataset!r} has {left} left at order {order}, this query costs {cost}",
-        facts | {"currency": "epsilon", "order": order, "remaining": left, "cost": cost},
+        f"{asked.dataset!r} has epsilon {left} left (counted at order {order}), this query costs {cost}",
+        facts
+        | {"currency": "epsilon", "order": order, "remaining": left, "cost": cost}
+        | {"remedy": "ask for less: POST /v1/estimates says what fits; an admin can grant more, up to the ceiling"},
     )
 
 

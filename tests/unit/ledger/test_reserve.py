@@ -46,9 +46,9 @@ def test_a_refusal_names_the_account_its_remainder_and_the_cost(ledger: Ledger) 
         ledger.reserve(ask((401, 501, 1001)))
     facts = caught.value.extra
     assert facts["account"] == "dataset"
-    assert facts["remaining"] == "5e-10"
-    assert facts["cost"] == "5.01e-10"
+    assert (facts["remaining"], facts["cost"]) == ("9.99e-10", "1.001e-9"), "at the order that shows as remaining"
     assert "shop" in caught.value.detail
+    assert "ask for less" in str(facts["remedy"])
 
 
 def test_delta_has_a_limit_of_its_own(ledger: Ledger) -> None:
