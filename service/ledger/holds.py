@@ -266,8 +266,14 @@ def _quota_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | DatasetP
     cost = show_pico(asked.share)
     return BudgetExhausted(
         f"your quota of {asked.dataset!r} has {left} of the budget left, this query costs {cost}",
-        {"account": "quota", "dataset": asked.dataset, "currency": "share", "remaining": left, "cost": cost}
-        | {"remedy": "ask for less, or ask an admin for a larger quota"},
+        {
+            "account": "quota",
+            "dataset": asked.dataset,
+            "currency": "share",
+            "remaining": left,
+            "cost": cost,
+            "remedy": "ask for less, or ask an admin for a larger quota",
+        },
     )
 
 
