@@ -17,6 +17,7 @@ from service.answer.jobs import Job, Jobs
 from service.answer.outer import run_outer
 from service.answer.pricing import Pricing
 from service.answer.question import Question
+from service.answer.rehearsal import Rehearsal
 from service.answer.replay import Replayed
 from service.answer.shape import encode
 from service.answer.walker import Means, Walker
@@ -38,7 +39,7 @@ class Answerer:
 
     def __init__(self, means: Means, *, threads: int = 32, backlog: int = 64) -> None:
         self._means = means
-        self._pricing = Pricing(means.catalog, means.ledger, means.answers)
+        self._pricing = Pricing(means.catalog, means.ledger, means.answers, Rehearsal(means.scratch))
         self._walker = Walker(means)
         self._jobs = Jobs(threads=threads, backlog=backlog, on_bug=_log_bug)
 

@@ -14,7 +14,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from service.core.boundary import Array, ReleasedTable
-from service.core.plan import POSITION, Output, Query
+from service.core.plan import POSITION, Aggregate, Key, Output, Plan, Query
+from service.core.schema import BIGINT, SqlType
+from service.engine.scratch import Rehearsed, ScratchLost, ScratchRefused
+from service.engine.wire import typed_column
 
 KEY_TYPES = ("BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP")
 REPLICA_CELLS_MAX = 4_000_000  # beyond this, arithmetic over aggregates has no interval
@@ -28,12 +31,14 @@ class ScratchRun(Protocol):
     def run(
         self,
         sql: str,
-        tables: Mapping[str, Mapping[str, Array]],
+        tables: Mapping[str, Mapping[str, Array | pa.Array]],
         *,
         public: tuple[str, ...],
         dataset: str,
         deadline_s: float,
     ) -> Any: ...
+
+    def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float) -> Rehearsed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,8 @@ def run_outer(scratch: ScratchRun, query: Query, released: Sequence[ReleasedTabl
     plain = as_released(query, released)
     if plain is not None:
         return plain
-    tables = {f"core_{index}": core_columns(table) for index, table in enumerate(released)}
+    pairs = zip(query.cores, released, strict=True)
+    tables = {f"core_{index}": typed(plan, core_columns(table)) for index, (plan, table) in enumerate(pairs)}
     result = scratch.run(
         outer.select.sql(dialect="duckdb"),
         tables,
@@ -81,18 +87,13 @@ def run_outer(scratch: ScratchRun, query: Query, released: Sequence[ReleasedTabl
 def as_released(query: Query, released: Sequence[ReleasedTable]) -> OuterResult | None:
     """The answer of an outer SELECT that only names released columns: nothing is left to compute, so the scratch
     engine would hand back what it was given (tests/walk/test_outer.py compares). None: it has work to do."""
-    select, outputs = query.outer.select, query.outer.outputs
-    if not query.outer.row_wise or query.outer.public_tables or not isinstance(select, exp.Select):
-        return None
-    wanted = [None if output.direct is None else output.direct[1] for output in outputs]
-    parts = {name for name, part in select.args.items() if part}
-    if parts != {"expressions", "from_"} or [_names(column) for column in select.expressions] != [*wanted, POSITION]:
+    if not is_plain(query):
         return None
     (table,) = released
     types, cells, intervals = [], [], []
-    for output, name in zip(outputs, wanted, strict=True):
-        if name is None:
-            return None
+    for output in query.outer.outputs:
+        assert output.direct is not None, "that is what plain means"
+        name = output.direct[1]
         column = table.columns.get(name)
         values = table.keys.columns[name] if column is None else column.values
         type_name = _plain_type(output, values)
@@ -102,6 +103,17 @@ def as_released(query: Query, released: Sequence[ReleasedTable]) -> OuterResult 
         cells.append(values.tolist() if column is None else values)
         intervals.append(None if column is None else (column.low, column.high))
     return OuterResult(tuple(types), table.keys.size, cells, intervals)
+
+
+def is_plain(query: Query) -> bool:
+    """Every output is a released column, and nothing filters, sorts or joins."""
+    select, outputs = query.outer.select, query.outer.outputs
+    if not query.outer.row_wise or query.outer.public_tables or not isinstance(select, exp.Select):
+        return False
+    wanted = [None if output.direct is None else output.direct[1] for output in outputs]
+    parts = {name for name, part in select.args.items() if part}
+    named = [_names(column) for column in select.expressions]
+    return parts == {"expressions", "from_"} and named == [*wanted, POSITION] and None not in wanted
 
 
 def _names(column: exp.Expression) -> str | None:
@@ -127,6 +139,18 @@ def column_of(column: Any) -> Column:
     return values
 
 
+def core_types(plan: Plan) -> dict[str, SqlType]:
+    """The columns of a released core and their types, which nothing that is released can change."""
+    named: list[Key | Aggregate] = [*plan.keys, *plan.aggregates]
+    return {**{item.name: item.type for item in named}, POSITION: BIGINT}
+
+
+def typed(plan: Plan, columns: Mapping[str, Array]) -> dict[str, pa.Array]:
+    """A core's columns with the types that were declared, whatever their values would look like."""
+    types = core_types(plan)
+    return {name: typed_column(values, types[name]) for name, values in columns.items()}
+
+
 def core_columns(table: ReleasedTable) -> dict[str, Array]:
     """A released core as the scratch engine sees it: keys, aggregates, position."""
     columns: dict[str, Array] = dict(table.keys.columns)
@@ -142,8 +166,13 @@ def _is_computed(output: Output) -> bool:
 def _column_intervals(
     scratch: ScratchRun, query: Query, table: ReleasedTable, deadline_s: float
 ) -> list[tuple[Array, Array] | None]:
-    """Per output: arrays of low and high by position, or None."""
-    computed = [index for index, output in enumerate(query.outer.outputs) if _is_computed(output)]
+    """Per output: arrays of low and high by position, or None. Arithmetic over an aggregate that can not be
+    simulated has none: to hold it still would promise too little noise."""
+    computed = [
+        index
+        for index, output in enumerate(query.outer.outputs)
+        if _is_computed(output) and all(name in table.replicas for _, name in output.uses)
+    ]
     simulated = _simulate(scratch, query, table, computed, deadline_s) if computed else {}
     intervals: list[tuple[Array, Array] | None] = []
     for index, output in enumerate(query.outer.outputs):
@@ -165,16 +194,23 @@ def _simulate(
     size = table.keys.size
     if count * size > REPLICA_CELLS_MAX:
         return {}
-    columns: dict[str, Array] = {name: np.concatenate([values] * count) for name, values in core_columns(table).items()}
+    repeated = {name: np.concatenate([values] * count) for name, values in core_columns(table).items()}
+    columns: dict[str, Array | pa.Array] = {**typed(query.cores[0], repeated)}
     for name, replica in table.replicas.items():
         columns[name] = replica[:count].reshape(-1)
     outputs = query.outer.outputs
     select = exp.select(
         *(_alias_cast(outputs[index], f"o{index}") for index in computed), exp.column(POSITION, quoted=True)
     ).from_(exp.to_table("core_0"))
-    result = scratch.run(
-        select.sql(dialect="duckdb"), {"core_0": columns}, public=(), dataset=query.dataset, deadline_s=deadline_s
-    )
+    sql, tables = select.sql(dialect="duckdb"), {"core_0": columns}
+    try:
+        result = scratch.run(sql, tables, public=(), dataset=query.dataset, deadline_s=deadline_s)
+    except ScratchRefused as refused:
+        # A copy has fractions where the value is whole, and may not fit the SQL; the values themselves do.
+        if len(computed) == 1 or isinstance(refused, ScratchLost):
+            return {}
+        alone = (_simulate(scratch, query, table, [index], deadline_s) for index in computed)
+        return {index: ends for found in alone for index, ends in found.items()}
     order = np.argsort(result.values.column(len(computed)).to_numpy(), kind="stable")
     bounds: dict[int, tuple[Array, Array]] = {}
     for place, index in enumerate(computed):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from service.answer.question import Question, put_question
+from service.answer.rehearsal import Rehearsal
 from service.answer.replay import Replayed, lessened, on_frames, replay
 from service.answers.store import Answers
 from service.catalog.store import Catalog
@@ -17,11 +18,14 @@ class Pricing:
     catalog: Catalog
     ledger: Ledger
     answers: Answers
+    rehearsal: Rehearsal
 
     def question(self, ask: Ask, principal: Principal) -> Question:
-        """At its full price, whatever is stored."""
+        """At its full price, whatever is stored; refused if its outer SQL could not run whatever is released."""
         schema = self.catalog.schema(ask.dataset, principal)
-        return put_question(ask, schema, self.ledger.terms(ask.dataset))
+        question = put_question(ask, schema, self.ledger.terms(ask.dataset))
+        self.rehearsal.check(question.query, schema)
+        return question
 
     def cheapest(self, ask: Ask, principal: Principal) -> tuple[Question, Replayed | None]:
         """The question, and stored releases that answer it for nothing; else at the price of what they lack."""

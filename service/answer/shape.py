@@ -13,7 +13,16 @@ from service.core.boundary import Array
 
 PLAIN_PLACES, PLAIN_BELOW = 6, 1e9
 AS_THEY_ARE = {str, int, bool, type(None)}
+SHOWN = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+    "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP", '"NULL"',
+)  # fmt: skip
 SIGNIFICANT = 15  # what a double can carry; noise makes all further digits meaningless
+
+
+def can_show(type_name: str) -> bool:
+    """Does a cell hold this type of the scratch engine?"""
+    return type_name.split("(")[0] in SHOWN
 
 
 def to_json(value: Any) -> Any:

@@ -35,7 +35,7 @@ class ServiceError(Exception):
     """A failure that a caller may see.
 
     Invariant E1: `detail` and `extra` are functions of the request, the catalog and the ledger,
-    never of a private row. So no engine message is ever copied into them.
+    never of a private row. So no message of an engine that holds some is ever copied into them.
     """
 
     code: ClassVar[str]

@@ -15,10 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from service.core.boundary import Array
+from service.core.schema import SqlType
 
 HEAD = struct.Struct("<IQ")
 LARGEST_HEADER = 64 * 2**20
 LARGEST_PAYLOAD = 4 * 2**30
+PLAIN = {
+    "BOOLEAN": pa.bool_(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "VARCHAR": pa.string(),
+    "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
+}  # fmt: skip
 
 Header = dict[str, Any]
 
@@ -101,8 +106,39 @@ def arrow_column(values: Array) -> pa.Array:
     return column.cast(pa.string()) if pa.types.is_null(column.type) else column
 
 
-def arrow_table(columns: Mapping[str, Array]) -> pa.Table:
-    return pa.table({name: arrow_column(values) for name, values in columns.items()})
+def typed_column(values: Array, kind: SqlType) -> pa.Array:
+    """The values as a column of a declared type, also where they are all NULL or none are there.
+
+    For released values only: a key table that private rows are compared with keeps the type of its values
+    (see arrow_column), so that no private column is ever cast because of what somebody declared. Values that
+    the declared type can not hold keep theirs too.
+    """
+    column, wanted = arrow_column(values), arrow_type(kind)
+    try:
+        if column.null_count == len(column):
+            return pa.nulls(len(column), wanted)
+        if _is_number(column.type) and _is_number(wanted):
+            wide = pa.decimal128(38, wanted.scale) if pa.types.is_decimal(wanted) else wanted
+            return column.cast(wide).cast(wanted)  # whole numbers do not become a short decimal in one step
+        return column.cast(wanted) if pa.types.is_date(column.type) and pa.types.is_timestamp(wanted) else column
+    except pa.ArrowInvalid:
+        return column
+
+
+def arrow_type(kind: SqlType) -> pa.DataType:
+    """What DuckDB reads as exactly this type."""
+    if kind.name == "DECIMAL":
+        return pa.decimal128(kind.precision or 38, kind.scale or 0)
+    return PLAIN[kind.name]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def arrow_table(columns: Mapping[str, Array | pa.Array]) -> pa.Table:
+    made = {name: values if isinstance(values, pa.Array) else arrow_column(values) for name, values in columns.items()}
+    return pa.table(made)
 
 
 def integers(column: pa.ChunkedArray) -> Array:

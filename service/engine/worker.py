@@ -2,7 +2,7 @@
 
 `bind` attaches files read-only, makes the views and locks everything; it is possible once. `run` is
 one statement over private data: an error says its kind, never its text. `scratch` is one statement
-over released tables: an error may be shown.
+over released tables, `rehearse` the same over made-up rows before there are any: an error may be shown.
 """
 
 import json
@@ -19,6 +19,7 @@ from service.engine import cage, wire
 from service.engine.names import quoted, text
 
 INCOMING = "#incoming"
+SHOWN = ("scratch", "rehearse")
 
 
 class Worker:
@@ -40,8 +41,8 @@ class Worker:
             except (MemoryError, duckdb.OutOfMemoryException):
                 answer, table = {"error": "MemoryError", "message": ""}, b""
             except Exception as error:
-                # Only a scratch statement, which sees nothing but released and public values, may explain itself.
-                message = str(error) if header.get("do") == "scratch" else ""
+                # Only what sees nothing but released, public and made-up values may explain itself.
+                message = str(error) if header.get("do") in SHOWN else ""
                 answer, table = {"error": type(error).__name__, "message": message}, b""
             wire.send(self.channel, answer, table)
 
@@ -52,6 +53,8 @@ class Worker:
         assert self.bound, "bind comes first"
         if header["do"] == "run":
             return self._run(header["sql"], payload)
+        if header["do"] == "rehearse":
+            return self._rehearse(header["sql"], header["rows"]), b""
         assert header["do"] == "scratch"
         return self._scratch(header["sql"], header["sizes"], payload)
 
@@ -88,13 +91,33 @@ class Worker:
         finally:
             self._drop(sizes)
 
+    def _rehearse(self, sql: str, rows: str) -> wire.Header:
+        """The types of a SELECT's columns, and what its casts say of the made-up `rows` (a WITH clause).
+
+        Raises what any rows of these types would raise. Whatever else the made-up ones run into is
+        theirs alone: only a failed cast is told, and whether it is their fault the caller decides.
+        """
+        self._select(sql)
+        described = self.connection.execute(f"DESCRIBE {rows} {sql}").fetchall()
+        cast_error = ""
+        try:
+            self.connection.execute(f"{rows} {sql}").fetchall()
+        except duckdb.ConversionException as error:
+            cast_error = str(error)
+        except duckdb.Error:
+            pass
+        return {"types": [kind for _, kind, *_ in described], "cast_error": cast_error}
+
     def _fetch(self, sql: str) -> duckdb.DuckDBPyRelation:
+        return self.connection.sql(self._select(sql))
+
+    def _select(self, sql: str) -> duckdb.Statement:
         """One SELECT. Anything else could leave something behind for the next question: a temporary table
         that hides a real one, a variable, another search path. The lock on settings does not cover those."""
         statements = self.connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise ValueError("only a single SELECT is run")
-        return self.connection.sql(statements[0])
+        return statements[0]
 
     def _load(self, name: str, table: pa.Table) -> None:
         """As a table of its own: an Arrow scan would be read again by every mention, without statistics."""

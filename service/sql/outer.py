@@ -18,6 +18,7 @@ from service.sql.allow import AGGREGATE, SCALAR, WINDOW
 from service.sql.casts import target
 from service.sql.dates import ALIASES, PARTS
 from service.sql.literals import interval, literal
+from service.sql.marks import remember
 from service.sql.refusals import refused
 
 Used = tuple[tuple[int, str], ...]
@@ -54,7 +55,7 @@ class Translator:
         self.used, self.row_wise = [], True
         known = self.resolve(_bare(node))
         if known is not None:
-            return known
+            return remember(known[0], _bare(node)), known[1]
         tree = self.tree(node)
         uses = tuple(dict.fromkeys(self.used))
         expression = self._inlined(node) if self.row_wise else None
@@ -77,6 +78,9 @@ class Translator:
         return known[1].expression.copy(), known[1]
 
     def tree(self, node: exp.Expression) -> exp.Expression:
+        return remember(self._tree(node), node)
+
+    def _tree(self, node: exp.Expression) -> exp.Expression:
         known = self.resolve(node)
         if known is not None:
             self.used += known[1].uses

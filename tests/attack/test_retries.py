@@ -26,7 +26,7 @@ from service.core.errors import (
 )
 from service.core.plan import Loss
 from service.core.request import Ask, Principal
-from service.engine.scratch import ScratchRefused
+from service.engine.scratch import Rehearsed, ScratchRefused
 from service.ledger.book import By, Hold, Ledger
 from service.store.database import Store
 from tests.fixtures.slots import ZeroEngine, answerer_of, failing
@@ -261,13 +261,16 @@ def walk_url(books: Books) -> str:
 
 
 class BusyScratch:
-    """The outer engine is out of turns, or breaks in a way that nobody foresaw."""
+    """The outer engine is out of turns, or breaks in a way that nobody foresaw, once released values are there."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
     def run(self, *_: object, **__: object) -> object:
         raise self.error
+
+    def rehearse(self, *_: object) -> Rehearsed:
+        return Rehearsed(("BIGINT",), None)
 
 
 @pytest.mark.parametrize("error", [TooBusy("busy"), Conflict("removed"), RuntimeError("unforeseen")])

@@ -1,55 +1,21 @@
 """What is handed over without the scratch engine is what the scratch engine would have handed over."""
 
 from collections.abc import Iterator
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from service.answer import outer as outers
 from service.answer.outer import OuterResult, as_released, run_outer
 from service.answer.shape import column_to_json, ends_to_json
-from service.core.boundary import Array, KeyTable, ReleasedColumn, ReleasedTable
-from service.core.plan import Plan, Query
+from service.core.plan import Query
 from service.core.request import Ask
-from service.core.schema import SqlType
 from service.engine.scratch import Scratch
 from service.sql.front import understand
+from tests.fixtures.released import released
 from tests.fixtures.sql.corpus import accepted
 from tests.fixtures.sql.shop import SCHEMA
-
-GROUPS = 7
-SAMPLES: dict[str, list[object]] = {
-    "BOOLEAN": [True, False], "BIGINT": [3, -5, 2**62], "DOUBLE": [0.5, -1.25, 1e300], "VARCHAR": ["a", "", "ü'"],
-    "DATE": [date(2024, 2, 29), date(1, 1, 1)], "TIMESTAMP": [datetime(2024, 2, 29, 1, 2, 3, 456)],
-    "DECIMAL": [1.5, 2.25],
-}  # fmt: skip
-
-
-def objects(type_: SqlType) -> Array:
-    samples = [*SAMPLES[type_.name], None]
-    made = np.empty(GROUPS, dtype=object)
-    made[:] = [samples[at % len(samples)] for at in range(GROUPS)]
-    return made
-
-
-def numbers(type_: SqlType) -> Array:
-    kind = np.int64 if type_.name == "BIGINT" else np.float64
-    return (np.arange(GROUPS) * 13 - 7).astype(kind)
-
-
-def released(plan: Plan) -> ReleasedTable:
-    size = GROUPS if plan.keys else 1
-    keys = {key.name: objects(key.type)[:size] for key in plan.keys}
-    columns = {}
-    for aggregate in plan.aggregates:
-        typed = aggregate.type.name in ("BIGINT", "DOUBLE", "DECIMAL")
-        values = (numbers(aggregate.type) if typed else objects(aggregate.type))[:size]
-        ends = numbers(SqlType("DOUBLE"))[:size]
-        columns[aggregate.name] = ReleasedColumn(values, ends - 3.25, ends + 3.25)
-    return ReleasedTable(KeyTable(keys, size), columns, {}, {})
 
 
 def shown(result: OuterResult) -> tuple[Any, ...]:

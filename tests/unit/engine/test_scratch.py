@@ -13,8 +13,10 @@ import pytest
 
 from service.core.boundary import Array
 from service.core.errors import Conflict
+from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, SqlType
+from service.engine import wire
 from service.engine.prepare import Importer, ImportOptions
-from service.engine.scratch import Scratch, ScratchOptions, ScratchRefused
+from service.engine.scratch import Scratch, ScratchLost, ScratchOptions, ScratchRefused
 from tests.unit.engine.contract import SECONDS, objects
 from tests.unit.engine.shop import DECLARED, write_shop
 
@@ -120,6 +122,45 @@ def test_calls_at_once_do_not_see_each_other(scratch: Scratch) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(40))) == [100 * number for number in range(40)]
+
+
+@pytest.mark.parametrize("values", [(), (None,), (None, None)])
+def test_declared_types_stay_where_no_value_shows_them(scratch: Scratch, values: tuple[None, ...]) -> None:
+    kinds = [BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE, TIMESTAMP, SqlType("DECIMAL", 10, 2), SqlType("DECIMAL", 38, 0)]
+    columns = {f"c{at}": wire.typed_column(objects(*values), kind) for at, kind in enumerate(kinds)}
+    result = scratch.run("SELECT * FROM t", {"t": columns}, (), "shop", SECONDS)
+    assert result.types == tuple(map(str, kinds))
+    assert result.values.num_rows == len(values)
+
+
+SHAPE = {"core_0": {"k0": VARCHAR, "d": DATE, "a0": BIGINT}, "core_1": {"k0": VARCHAR, "x": SqlType("DECIMAL", 4, 2)}}
+
+
+def test_a_rehearsal_tells_the_types_that_the_sql_would_yield(scratch: Scratch) -> None:
+    sql = 'SELECT "k0", "a0" / 2 AS h, "x" AS y, "d" FROM core_0 JOIN core_1 USING ("k0") WHERE "a0" > 3'
+    told = scratch.rehearse(sql, SHAPE, SECONDS)
+    assert (told.types, told.cast_error) == (("VARCHAR", "DOUBLE", "DECIMAL(4,2)", "DATE"), None)
+
+
+def test_a_rehearsal_refuses_what_no_values_could_make_right(scratch: Scratch) -> None:
+    with pytest.raises(ScratchRefused, match=r"upper\(BIGINT\)") as refused:
+        scratch.rehearse('SELECT "k0",\n upper("a0")\n FROM core_0', SHAPE, SECONDS)
+    assert refused.value.line == 2
+    for sql in ("SELECT nope FROM core_0", "SELECT 1 FROM core_2", "SELECT 1; SELECT 2", "CREATE TABLE t (a INT)"):
+        with pytest.raises(ScratchRefused):
+            scratch.rehearse(sql, SHAPE, SECONDS)
+
+
+def test_a_rehearsal_says_what_a_cast_said(scratch: Scratch) -> None:
+    told = scratch.rehearse("SELECT d = 'abc' AS b FROM core_0", SHAPE, SECONDS)
+    assert told.types == ("BOOLEAN",)
+    assert told.cast_error is not None and '"abc"' in told.cast_error.message
+    assert scratch.rehearse("SELECT 9223372036854775807 + a0 FROM core_0", SHAPE, SECONDS).cast_error is None
+
+
+def test_a_rehearsal_that_finds_no_end_says_nothing_about_the_sql(scratch: Scratch) -> None:
+    with pytest.raises(ScratchLost):
+        scratch.rehearse("SELECT count(*) FROM range(1000000000000)", SHAPE, 0.5)
 
 
 def test_a_dataset_without_data_can_still_compute(scratch: Scratch, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.core.boundary import Array
+from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType
 from service.engine import wire
 
 
@@ -117,3 +119,36 @@ def test_silence_ends_at_the_deadline() -> None:
     with pytest.raises(TimeoutError):
         wire.receive(there, began + 0.05)
     assert time.monotonic() - began < 1
+
+
+DECIMALS = st.integers(1, 15).flatmap(
+    lambda digits: st.tuples(st.just(digits), st.integers(0, digits), st.integers(1 - 10**digits, 10**digits - 1))
+)
+
+
+@given(DECIMALS)
+def test_a_short_decimal_that_came_as_a_float_or_a_whole_number_is_itself_again(made: tuple[int, int, int]) -> None:
+    precision, scale, code = made
+    exact = Decimal(code).scaleb(-scale)
+    values = np.array([int(exact) if scale == 0 else float(exact), None], dtype=object)
+    column = wire.typed_column(values, SqlType("DECIMAL", precision, scale))
+    assert column.type == pa.decimal128(precision, scale)
+    assert column.to_pylist() == [exact, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        (BIGINT, np.array([1, 2]), pa.int64()),
+        (DOUBLE, np.array([1, 2], dtype=object), pa.float64()),
+        (BIGINT, np.array([2**70], dtype=object), pa.decimal128(38, 0)),  # does not fit: stays what it is
+        (BIGINT, np.array([1.5], dtype=object), pa.float64()),
+        (BIGINT, np.array(["12"], dtype=object), pa.string()),
+        (TIMESTAMP, np.array([date(2024, 1, 2)], dtype=object), pa.timestamp("us")),
+        (DATE, np.array([datetime(2024, 1, 2, 3)], dtype=object), pa.timestamp("us")),  # no hour is dropped
+    ],
+)
+def test_a_declared_type_never_changes_a_value(kind: SqlType, values: Array, expected: pa.DataType) -> None:
+    column = wire.typed_column(values, kind)
+    assert column.type == expected
+    assert column.cast(wire.arrow_column(values).type).equals(wire.arrow_column(values))
