@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.answer.allowance import Allowance
 from service.answer.body import Facts, answer_body, receipt
 from service.answer.errand import FAILED, Errand, to_store
 from service.answer.jobs import Job
@@ -25,7 +26,7 @@ from service.core.boundary import KeyTable, ReleasedTable
 from service.core.errors import AnswerFailed, OuterRefused, ServiceError, TooBusy
 from service.engine.base import Engine, EngineFailed, Slot
 from service.engine.scratch import ScratchRefused
-from service.ledger.book import Hold, Ledger
+from service.ledger.book import Balance, Hold, Ledger
 from service.ledger.holds import Outcome
 from service.privacy.sampling import NoiseSource
 
@@ -51,12 +52,17 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """A question whose cost is reserved: from here on it ends in exactly one settle."""
+    """A question whose cost is reserved: from here on it ends in exactly one settle.
+
+    `balance` is of the moment of the charge: a later one would show which charges of others came while the
+    engine ran, and so how long it ran.
+    """
 
     question: Question
     errand: Errand
     query_id: str
     entry: int
+    balance: Balance
     tables: tuple[ReleasedTable, ...] | None  # None: it failed, and why is in the operator's log
 
 
@@ -74,16 +80,20 @@ class Walker:
 
     def __init__(self, means: Means) -> None:
         self._means = means
+        self._allowance = Allowance(means.ledger)
 
     def walk(self, job: Job, question: Question, errand: Errand) -> bytes | None:
         """The answer's bytes; None when the data was replaced since the question was priced: nothing happened."""
-        charged = self._charge_and_run(job, question, errand)
-        if charged is None:
-            return None
-        ending = self._ending(charged)
         means = self._means
-        means.ladder.hold_until_rung(job.arrived)
-        means.ledger.settle(job.query_id, ending.outcome, lambda tx: means.answers.put(tx, ending.result))
+        with self._allowance.place(question.query.dataset, errand.principal.prefix, means.slot_wait_s) as place:
+            charged = self._charge_and_run(job, question, errand)
+            if charged is None:
+                return None
+            if charged.tables is not None:
+                place.safe()
+            ending = self._ending(charged)
+            means.ladder.hold_until_rung(job.arrived)
+            means.ledger.settle(job.query_id, ending.outcome, lambda tx: means.answers.put(tx, ending.result))
         if ending.error is not None:
             raise ending.error
         return ending.result.answer.body
@@ -95,11 +105,12 @@ class Walker:
             if slot.data_version != question.schema.data_version:
                 return None
             keys = _public_keys(question, slot)
+            balance = means.ledger.balance(dataset).after(question.priced.cost)
             job.refuse_if_cancelled()
             entry = self._reserve(job, question, errand)
             job.status = "running"
             tables = self._touch(job, question, slot, keys)
-        return Charged(question, errand, job.query_id, entry, tables)
+        return Charged(question, errand, job.query_id, entry, balance, tables)
 
     def _reserve(self, job: Job, question: Question, errand: Errand) -> int:
         priced = question.priced
@@ -171,8 +182,7 @@ class Walker:
     def _body(self, charged: Charged, tables: tuple[ReleasedTable, ...]) -> bytes:
         means, question = self._means, charged.question
         result = run_outer(means.scratch, question.query, tables, means.query_seconds)
-        balance = means.ledger.balance(question.query.dataset)
-        facts = Facts(charged.query_id, question.schema.data_version, charged.entry, None, balance)
+        facts = Facts(charged.query_id, question.schema.data_version, charged.entry, None, charged.balance)
         return encode(answer_body(question, tables, result, facts))
 
 

@@ -5,14 +5,14 @@ one analyst's share of it: a scalar. Quotas do not protect anybody; the dataset'
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, cast
 
 import sqlalchemy as sa
 
-from service.core.amounts import Terms
+from service.core.amounts import CLOSED, Cost, Terms
 from service.core.errors import DatasetUnknown
 from service.ledger.journal import canonical
 from service.ledger.tables import NO_ORDER, ORDERS, UNLIMITED, account, promise
@@ -49,6 +49,11 @@ class Balance:
     def left(self) -> tuple[int, ...]:
         """What is left at every order, never below zero; a query needs room at one of them."""
         return tuple(max(0, limit - spent) for limit, spent in zip(self.limits, self.spent, strict=True))
+
+    def after(self, cost: Cost) -> "Balance":
+        """The same account with one more charge."""
+        spent = tuple(min(CLOSED, old + new) for old, new in zip(self.spent, cost.orders, strict=True))
+        return replace(self, spent=spent, delta_spent=self.delta_spent + cost.delta)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """How long the engine ran must not be told by anything but the rung, whoever looks, and not by failing."""
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -163,3 +165,21 @@ def test_history_tells_when_a_question_came_not_when_it_was_done(opened: tuple[B
 def test_the_ladder_is_on_by_default(tmp_path: Path) -> None:
     assert Settings(data_dir=tmp_path).time_step_ms == 100
     assert Settings(data_dir=tmp_path).time_mode == "doubling"
+
+
+def test_what_is_left_of_the_budget_does_not_tell_when_the_engine_was_done(opened: tuple[Books, Walk]) -> None:
+    """Others may spend a little every millisecond and read off the answer how much of it came before its end."""
+    books, walk = opened
+    version = books.catalog.schema("clinic").data_version
+    others = answerer_of(books, walk, ZeroEngine(version))
+
+    def remaining(act: Callable[[], None]) -> Decimal:
+        before = Decimal(others.budget("clinic", OTHER, detail=False)["remaining"]["epsilon"])
+        done = answerer_of(books, walk, ZeroEngine(version, act)).submit(fresh(), ANALYST, None, "hash", 30)
+        assert done.body is not None
+        return before - Decimal(json.loads(done.body)["remaining"]["epsilon"])
+
+    def somebody_asks() -> None:
+        others.submit(fresh(1), OTHER, None, "hash", 30)
+
+    assert remaining(somebody_asks) == remaining(lambda: None) > 0
