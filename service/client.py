@@ -15,15 +15,29 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
+TIMES = (pa.date32(), pa.timestamp("us"))
+ARROW_TYPES = {
+    "BOOLEAN": pa.bool_(), "BIGINT": pa.int64(), "INTEGER": pa.int64(), "DOUBLE": pa.float64(),
+    "DECIMAL": pa.float64(), "VARCHAR": pa.string(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
+}  # fmt: skip
+
 
 class Refused(Exception):
     """The service said no. `code` is stable, `budget_spent` tells whether it cost anything."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
-        super().__init__(f"{problem.get('title', 'Refused')}: {problem.get('detail', '')}")
+        super().__init__(in_words(problem))
         self.problem = problem
         self.code = str(problem.get("code", "unknown"))
         self.budget_spent = bool(problem.get("budget_spent", False))
+
+
+def in_words(problem: dict[str, Any]) -> str:
+    """What was refused, where it stands in the SQL, and what to write instead."""
+    said = f"{problem.get('title', 'Refused')}: {problem.get('detail', '')}"
+    if "line" in problem and "column" in problem:
+        said += f" (line {problem['line']}, column {problem['column']})"
+    return said + (f"\nRemedy: {problem['remedy']}" if problem.get("remedy") else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +67,16 @@ class Answer:
         return found
 
     def to_arrow(self) -> pa.Table:
-        return pa.Table.from_pylist(self.records())
+        """Typed as the answer says, with days and moments as such; the columns are there without rows too."""
+        made: dict[str, pa.Array] = {}
+        for at, column in enumerate(self.body["columns"]):
+            name, kind = column["name"], ARROW_TYPES.get((column["type"] or "").split("(")[0])
+            made[name] = _array([row[at] for row in self.body["rows"]], kind)
+            if column["role"] == "value":
+                side = kind if kind in TIMES else pa.float64()
+                for end in ("low_95", "high_95"):
+                    made[f"{name}_{end}"] = _array([row[at] for row in self.body[end]], side)
+        return pa.table(made)
 
     def to_pandas(self) -> Any:
         return self.to_arrow().to_pandas()
@@ -98,6 +121,15 @@ class Client:
 
     def budget(self, name: str) -> dict[str, Any]:
         return _object(self._http.get(f"/v1/datasets/{name}/budget"))
+
+    def panel(self, name: str) -> Answer:
+        """The last good answer of a panel; before its first refresh it has no rows and no columns."""
+        shown = _object(self._http.get(f"/v1/panels/{name}"))
+        return Answer({"columns": [], "rows": [], "low_95": [], "high_95": []} | shown)
+
+
+def _array(cells: list[Any], kind: Any) -> pa.Array:
+    return pa.array(cells, pa.string()).cast(kind) if kind in TIMES else pa.array(cells, kind)
 
 
 def _object(response: httpx.Response) -> dict[str, Any]:

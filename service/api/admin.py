@@ -13,7 +13,7 @@ from service.api.formats import JSON
 from service.api.wire import GrantWire, KeyWire, QuotaWire, ReasonWire
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration, Words
 from service.catalog.keys import NewKey
-from service.core.amounts import parse_epsilon
+from service.core.amounts import parse_share
 from service.core.errors import CatalogRefused
 from service.core.schema import NAME_PATTERN
 
@@ -92,7 +92,7 @@ def post_grant(dataset: DatasetName, wanted: GrantWire, admin: Admin, parts: Wir
 @router.put("/datasets/{dataset}/quotas/{prefix}", response_model=dict[str, Any])
 def put_quota(dataset: DatasetName, prefix: Prefix, wanted: QuotaWire, admin: Admin, parts: Wired) -> Response:
     """Ration one key to a share of the budget. Rationing, not protection: the dataset's budget protects."""
-    share = None if wanted.share is None else parse_epsilon(wanted.share, "share")
+    share = None if wanted.share is None else parse_share(wanted.share)
     parts.administration.set_quota(dataset, prefix, share, actor=admin.prefix, reason=wanted.reason)
     return answer({"dataset": dataset, "prefix": prefix, "share": wanted.share})
 

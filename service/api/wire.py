@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from service.api.exact import read_exact
 from service.catalog.declare import Name
 from service.catalog.declare import Words as Words
-from service.core.amounts import parse_delta, parse_epsilon
+from service.core.amounts import parse_delta, parse_epsilon, parse_share
 from service.core.errors import LossOutOfRange
 from service.core.plan import Accuracy, Loss
 from service.core.request import Ask, AskedBounds, Role
@@ -174,9 +174,7 @@ def loss_of(wire: QuestionWire) -> Loss | None:
     if wire.accuracy is not None:
         return Loss("accuracy", 0, delta, _accuracy(wire.accuracy), weights)
     kind = cast(Literal["epsilon", "rho", "share"], given[0])
-    amount = parse_epsilon(amounts[kind], kind)
-    if kind == "share" and amount > 10**12:
-        raise LossOutOfRange("share is a part of the budget, at most 1", {"field": "share"})
+    amount = parse_share(amounts[kind]) if kind == "share" else parse_epsilon(amounts[kind], kind)
     return Loss(kind, amount, delta, None, weights)
 
 

@@ -21,17 +21,21 @@ from service.client import Client, Refused
 from service.settings import Settings
 from service.store.migrate import upgrade
 
+HERE = "http://127.0.0.1:8000"
+
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     query = commands.add_parser("query", help="ask a running service", description="Ask a running service over HTTP.")
     query.add_argument("sql")
-    query.add_argument("--dataset", default="shop")
-    query.add_argument("--epsilon")
-    query.add_argument("--rho")
-    query.add_argument("--delta")
+    query.add_argument("--dataset", default="shop", help="which dataset is asked (shop)")
+    query.add_argument("--epsilon", help="pay this epsilon, with Laplace noise")
+    query.add_argument("--rho", help="pay this rho, with Gaussian noise")
+    query.add_argument("--share", help="pay this part of the dataset's budget, like 0.01")
+    query.add_argument("--accuracy", metavar="OUTPUT=WIDTH", help="pay what this half-width at 95%% needs, like n=50")
+    query.add_argument("--delta", help="what selecting undeclared groups may use")
     query.add_argument("--estimate", action="store_true", help="only say what it would cost")
     query.add_argument("--json", action="store_true", help="the whole answer, not a table")
-    query.add_argument("--url", default="http://127.0.0.1:8000")
+    query.add_argument("--url", help=f"where the service is; else HALFTONE_URL, else {HERE}")
     query.add_argument("--key", help="the key; better in the variable HALFTONE_KEY, where `ps` does not show it")
     query.set_defaults(run=run_query)
     test = commands.add_parser("selftest", help="check this installation end to end, in a temporary folder")
@@ -42,26 +46,37 @@ def run_query(options: argparse.Namespace) -> None:
     key = options.key or os.environ.get("HALFTONE_KEY")
     if not key:
         raise Stop("A key is needed: set HALFTONE_KEY.")
-    amounts = {name: getattr(options, name) for name in ("epsilon", "rho", "delta") if getattr(options, name)}
+    url = options.url or os.environ.get("HALFTONE_URL") or HERE
+    amounts = {name: getattr(options, name) for name in ("epsilon", "rho", "share", "delta") if getattr(options, name)}
+    if options.accuracy:
+        amounts["accuracy"] = wanted_accuracy(options.accuracy)
     try:
-        with Client(options.url, key) as client:
+        with Client(url, key) as client:
             if options.estimate:
                 print(json.dumps(client.estimate(options.dataset, options.sql, **amounts), indent=2))
                 return
             answer = client.query(options.dataset, options.sql, **amounts)
     except Refused as refused:
-        remedy = refused.problem.get("remedy")
-        raise Stop(f"{refused}" + (f"\nRemedy: {remedy}" if remedy else "")) from None
-    except httpx.TransportError:
-        raise Stop(f"Nothing answers at {options.url}. Is the service running?") from None
+        raise Stop(str(refused)) from None
+    except (httpx.TransportError, httpx.InvalidURL):
+        raise Stop(f"Nothing answers at {url}. Is the service running? --url or HALFTONE_URL says where.") from None
     if options.json:
         print(json.dumps(answer.body, indent=2))
         return
     records = answer.records()
     header = list(records[0]) if records else answer.names
     print_table(header, [list(record.values()) for record in records])
+    for note in answer.body["notes"]:
+        print(f"note: {note}")
     cost = answer.body["cost"]
     print(f"cost: {json.dumps(cost)}  remaining: {json.dumps(answer.body.get('remaining'))}")
+
+
+def wanted_accuracy(text: str) -> dict[str, str]:
+    output, _, width = text.rpartition("=")
+    if not output or not width:
+        raise Stop("--accuracy is written as OUTPUT=WIDTH, like n=50.")
+    return {"output": output, "half_width": width}
 
 
 def run_selftest(_: argparse.Namespace) -> None:

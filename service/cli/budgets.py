@@ -1,11 +1,11 @@
-"""budget show and grant; ledger show, verify, export."""
+"""budget show, grant, quota, pause, resume; ledger show, verify, export."""
 
 import argparse
 import json
 
 from service.admin import COMMAND_LINE
-from service.cli.talk import books, print_table
-from service.core.amounts import CLOSED, show_atto, show_pico
+from service.cli.talk import Stop, books, print_table
+from service.core.amounts import CLOSED, parse_share, show_atto, show_pico
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,9 +21,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     pause.set_defaults(run=run_pause)
     resume = acts.add_parser("resume", help="queries go on, with a fresh allowance of failures")
     resume.set_defaults(run=run_resume)
-    for command in (show, grant, pause, resume):
+    quota = acts.add_parser("quota", help="ration one key to a share of the budget")
+    quota.set_defaults(run=run_quota)
+    for command in (show, grant, quota, pause, resume):
         command.add_argument("dataset")
-    for command in (grant, pause, resume):
+    quota.add_argument("prefix", help="of the key: see `halftone key list`")
+    quota.add_argument("share", help="like 0.25; `none` lifts the ration")
+    for command in (grant, quota, pause, resume):
         command.add_argument("--reason", required=True)
     books_group = commands.add_parser("ledger", help="look into the journal and verify it")
     ledger = books_group.add_subparsers(metavar="ACT", required=True)
@@ -56,11 +60,23 @@ def run_show(options: argparse.Namespace) -> None:
 
 
 def run_grant(options: argparse.Namespace) -> None:
+    if options.epsilon is None and options.delta is None:
+        raise Stop("Say how much: --epsilon, --delta or both.")
     with books() as opened:
         opened.administration.grant(
             options.dataset, options.epsilon, options.delta, actor=COMMAND_LINE, reason=options.reason
         )
-    print("Granted.")
+        balance = opened.ledger.balance(options.dataset)
+    print(f"Granted: epsilon {show_pico(balance.epsilon_granted)} at delta {show_atto(balance.delta_granted)}.")
+
+
+def run_quota(options: argparse.Namespace) -> None:
+    share = None if options.share == "none" else parse_share(options.share)
+    with books() as opened:
+        opened.administration.set_quota(
+            options.dataset, options.prefix, share, actor=COMMAND_LINE, reason=options.reason
+        )
+    print("Rationed." if share is not None else "No longer rationed.")
 
 
 def run_pause(options: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from service.cli import asking, budgets, datasets, keys, serving
 from service.cli.talk import Stop
 from service.core.errors import ServiceError
 from service.settings import SettingsRefused
+from service.store.migrate import StoreUnreachable
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         code = options.run(options)
-    except (Stop, SettingsRefused) as refused:
+    except (Stop, SettingsRefused, StoreUnreachable) as refused:
         print(refused, file=sys.stderr)
         return 1
     except ServiceError as refused:

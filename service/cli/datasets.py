@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from service.admin import COMMAND_LINE
 from service.api.datasets import show_schema
+from service.api.misfits import message
 from service.catalog.apply import Change, changes, read_catalog
-from service.catalog.declare import DatasetDeclaration, SourceDeclaration
+from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
 from service.catalog.smartnoise import from_smartnoise
 from service.cli.serving import register
 from service.cli.talk import Stop, books, print_table
@@ -79,9 +80,9 @@ def run_put(options: argparse.Namespace) -> None:
 
 
 def run_table(options: argparse.Namespace) -> None:
-    declared = json.loads(read_text(options.file))
+    declared = read_model(options.file, TableDeclaration)
     with books() as opened:
-        register(opened, options.dataset, options.table, declared)
+        register(opened, options.dataset, options.table, declared.model_dump())
 
 
 def run_refresh(options: argparse.Namespace) -> None:
@@ -153,5 +154,5 @@ def read_model(file: str, model: type[Model]) -> Model:
         return model.model_validate_json(read_text(file))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise Stop(f"{file}: {place}: {first['msg']}") from None
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise Stop(f"{file}: {place}: {message(first, first['loc'])}") from None

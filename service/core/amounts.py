@@ -60,6 +60,14 @@ def parse_delta(text: object, name: str = "delta") -> int:
     return amount
 
 
+def parse_share(text: object, name: str = "share") -> int:
+    """Pico of a dataset's budget: a part of it, at most all."""
+    amount = parse_epsilon(text, name)
+    if amount > PICO:
+        raise LossOutOfRange(f"{name} is a part of the budget, at most 1", {"field": name})
+    return amount
+
+
 def cost_pico(value: Decimal) -> int:
     """A cost on the grid, rounded up: against ourselves. Saturates at CLOSED."""
     return min(CLOSED, int((value * PICO).to_integral_value(rounding=ROUND_CEILING)))

@@ -19,6 +19,11 @@ from service.store.database import open_engine
 # Whoever defines tables on the shared metadata is listed here.
 TABLE_MODULES = ("service.ledger.tables", "service.catalog.tables", "service.answers.tables")
 
+
+class StoreUnreachable(Exception):
+    """The database does not let us in; the message is for the operator's eyes."""
+
+
 _LOCK = 4_840_202_611_160_001  # two processes that start together must not migrate together
 
 
@@ -44,7 +49,7 @@ def current(url: str) -> str | None:
     """The store's revision; None for an empty one."""
     engine = open_engine(url)
     try:
-        with engine.connect() as connection:
+        with _reached(engine) as connection:
             return MigrationContext.configure(connection).get_current_revision()
     finally:
         engine.dispose()
@@ -58,7 +63,7 @@ def is_current(url: str) -> bool:
 def _connected(url: str) -> Iterator[Config]:
     engine = open_engine(url)
     try:
-        with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        with _reached(engine).execution_options(writes=True) as connection, connection.begin():
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             config = _config()
@@ -66,6 +71,14 @@ def _connected(url: str) -> Iterator[Config]:
             yield config
     finally:
         engine.dispose()
+
+
+def _reached(engine: sa.Engine) -> sa.Connection:
+    try:
+        return engine.connect()
+    except sa.exc.OperationalError as error:
+        said = str(error.orig).strip().splitlines()[0]
+        raise StoreUnreachable(f"The store of HALFTONE_LEDGER_URL can not be reached: {said}") from None
 
 
 def _config() -> Config:

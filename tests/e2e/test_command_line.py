@@ -123,6 +123,54 @@ def test_a_query_without_a_service_says_that_nothing_answers(
     assert "Nothing answers" in capsys.readouterr().err
 
 
+def test_a_query_asks_where_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HALFTONE_KEY", "ht_x_y")
+    monkeypatch.setenv("HALFTONE_URL", "http://127.0.0.1:7")
+    assert main(["query", "SELECT 1"]) == 1
+    assert "Nothing answers at http://127.0.0.1:7." in capsys.readouterr().err
+    assert main(["query", "SELECT 1", "--accuracy", "fifty"]) == 1
+    assert "OUTPUT=WIDTH" in capsys.readouterr().err
+
+
+def test_a_store_that_can_not_be_reached_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HALFTONE_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("HALFTONE_LEDGER_URL", "postgresql+psycopg://nobody@127.0.0.1:9/nothing")
+    for command in (["migrate"], ["key", "list"]):
+        assert main(command) == 1
+        assert capsys.readouterr().err.startswith("The store of HALFTONE_LEDGER_URL can not be reached: ")
+
+
+def test_a_grant_needs_an_amount_and_a_ration_is_a_share(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "catalog.yaml").write_text(CATALOG % 100)
+    assert main(["apply", str(folder / "catalog.yaml"), "--yes"]) == 0
+    assert main(["key", "create", "--role", "analyst", "--dataset", "club"]) == 0
+    prefix = capsys.readouterr().out.split()[-1].split("_")[1]
+    assert main(["budget", "grant", "club", "--reason", "nothing said"]) == 1
+    assert "--epsilon" in capsys.readouterr().err
+    assert main(["budget", "grant", "club", "--epsilon", "1.5", "--reason", "less"]) == 0
+    assert capsys.readouterr().out == "Granted: epsilon 1.5 at delta 0.\n"
+    assert main(["budget", "quota", "club", prefix, "0.25", "--reason", "fair"]) == 0
+    assert main(["budget", "quota", "club", prefix, "none", "--reason", "enough"]) == 0
+    assert capsys.readouterr().out == "Rationed.\nNo longer rationed.\n"
+    assert main(["budget", "quota", "club", prefix, "2", "--reason", "more than all"]) == 1
+    assert "at most 1" in capsys.readouterr().err
+
+
+def test_a_table_file_that_does_not_fit_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = folder / "table.json"
+    for text, said in (
+        ('{"source": {"kind": "csv"}}', "table.json: source.path: is needed"),
+        ("{", "table.json: the file: Invalid JSON"),
+    ):
+        file.write_text(text)
+        assert main(["dataset", "table", "club", "members", str(file)]) == 1
+        assert said in capsys.readouterr().err
+
+
 def test_the_demo_data_is_the_same_every_time() -> None:
     assert customers().equals(customers())
     assert customers().num_rows == 60_000

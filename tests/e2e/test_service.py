@@ -110,6 +110,15 @@ def test_the_client_gives_records_with_intervals_and_says_why_not(running: Runni
         assert [found["name"] for found in client.datasets()] == ["shop"]
         with pytest.raises(Refused) as refused:
             client.query("shop", "SELECT * FROM customers", epsilon="0.1")
+        what, _, instead = str(refused.value).partition("\nRemedy: ")
+        assert what.endswith("(line 1, column 8)")
+        assert instead == refused.value.problem["remedy"]
+        panel = {"dataset": "shop", "sql": "SELECT COUNT(*) AS n FROM customers", "epsilon": "0.1", "budget": "0.1"}
+        running.ask("PUT", "/v1/panels/client_wall", json=panel)
+        assert client.panel("client_wall").records() == []
+        running.ask("POST", "/v1/panels/client_wall/refresh")
+        time.sleep(1.1)  # polls are remembered for a second
+        assert client.panel("client_wall").records() == [record], "what was released already"
         assert refused.value.code == "construct-refused"
     with Client(running.url, running.keys["viewer"]) as viewer, pytest.raises(Refused, match="may not"):
         viewer.query("shop", "SELECT COUNT(*) AS n FROM customers", epsilon="0.1")
