@@ -110,6 +110,8 @@ def of_type(domain: tuple[Scalar, ...] | None, kind: SqlType) -> tuple[Scalar, .
     """
     if domain is None or (kind.name == "DECIMAL" and (kind.precision or 38) > FLOAT_DIGITS):
         return None
+    if kind.name in ("DATE", "TIMESTAMP"):
+        return _moments(domain, kind)
     if kind.name == "DOUBLE":
         return tuple(dict.fromkeys(None if item is None else float(item) + 0.0 for item in domain))  # type: ignore[arg-type]
     if not kind.is_numeric:
@@ -123,6 +125,20 @@ def of_type(domain: tuple[Scalar, ...] | None, kind: SqlType) -> tuple[Scalar, .
         exact = Fraction(str(item)) * grid
         if exact.denominator == 1 and abs(exact) < 1 << 63:
             kept[int(exact) if grid == 1 else float(item)] = None  # type: ignore[arg-type]
+    return tuple(kept)
+
+
+def _moments(domain: tuple[Scalar, ...], kind: SqlType) -> tuple[Scalar, ...]:
+    """Days as days, moments as moments: a day beside a moment in one column would be read as the same day twice."""
+    kept: dict[Scalar, None] = {}
+    for item in domain:
+        if isinstance(item, date):
+            day = datetime(item.year, item.month, item.day)
+            moment = item if isinstance(item, datetime) else day
+            if kind.name == "TIMESTAMP" or moment == day:
+                kept[moment if kind.name == "TIMESTAMP" else day.date()] = None
+        else:
+            kept[item] = None
     return tuple(kept)
 
 
@@ -156,7 +172,7 @@ def literal_of(tree: exp.Expression) -> Scalar:
         kind = tree.args["to"].this
         if kind == exp.DataType.Type.DATE:
             return date.fromisoformat(str(tree.this.this))
-        if kind == exp.DataType.Type.TIMESTAMP:
+        if kind in (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPNTZ):
             return datetime.fromisoformat(str(tree.this.this))
         if kind == exp.DataType.Type.DOUBLE:
             return float(tree.this.this)

@@ -27,6 +27,7 @@ from service.sql.bind import (
     table_rows,
     with_ctes,
 )
+from service.sql.canon import text
 from service.sql.expressions import Compiler
 from service.sql.free import View, core_select
 from service.sql.measures import Collector, show_unit
@@ -207,9 +208,12 @@ class Splitter:
         return core_select(select, form, view, lambda node: as_released(self, self.query(node, env), node))
 
     def _place(self, core: Core) -> int:
-        """Equal cores are one: same question, same measures, one charge."""
-        for index, other in enumerate(self.cores):
-            if other.plan.digest == core.plan.digest and other.plan.measures == core.plan.measures:
+        """Equal cores are one: the same rows, keys and measures, one charge. The digest alone would not do: it leaves
+        out the bounds that a query gives to the columns of its subqueries."""
+        plan = core.plan
+        for index, other in enumerate(known.plan for known in self.cores):
+            same = other.digest == plan.digest and other.measures == plan.measures
+            if same and text(other.rows) == text(plan.rows):
                 return index
         self.cores.append(core)
         return len(self.cores) - 1

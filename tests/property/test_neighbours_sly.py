@@ -41,6 +41,10 @@ KEYS = [
     "SELECT store, COUNT(*) FROM orders WHERE store IN (1, 1.4) GROUP BY store",
     "SELECT amount, COUNT(*) FROM orders WHERE amount IN (900, 900.001, 900.004) GROUP BY amount",
     "SELECT weight, COUNT(*) FROM orders WHERE weight IN (1, 1.0, 0.0, -0.0) GROUP BY weight",
+    "SELECT CAST(placed AS TIMESTAMP) AS k, COUNT(*) FROM orders "
+    "WHERE placed IN (DATE '2020-01-04', TIMESTAMP '2020-01-04 12:00:00') GROUP BY k",
+    "SELECT CASE WHEN placed = DATE '2020-01-04' THEN TIMESTAMP '2020-01-04 00:00:00' "
+    "ELSE TIMESTAMP '2020-01-04 12:00:00' END AS k, COUNT(*) FROM orders GROUP BY k",
 ]
 JOINS = [
     "SELECT COUNT(*) FROM orders o JOIN stores s ON o.raw = s.store",
