@@ -10,7 +10,7 @@ Why  `SELECT … INTO t` has the class Select and makes a table; LIKE … has a 
 from sqlglot import exp
 
 from service.core.errors import ConstructRefused
-from service.sql.refusals import refused
+from service.sql.refusals import refused, spelled
 
 A = frozenset
 
@@ -174,7 +174,7 @@ GENERAL = "see docs/supported-sql.md for what is answered, and rewrite this part
 def check(tree: exp.Expression) -> None:
     """The whole tree, in the order in which it was written."""
     if not isinstance(tree, exp.Select | exp.Union | exp.Subquery):
-        raise refused("only SELECT is answered", tree, construct=_name(tree), remedy="write one SELECT statement")
+        raise refused("only SELECT is answered", tree, construct=spelled(tree), remedy="write one SELECT statement")
     for node in tree.walk():
         arguments = ALLOWED.get(type(node))
         if arguments is None:
@@ -208,16 +208,10 @@ def _filled(value: object) -> bool:
     return value is not None and value is not False and value != [] and value != ""
 
 
-def _name(node: exp.Expr) -> str:
-    if isinstance(node, exp.Anonymous):
-        return str(node.this)[:60]
-    return type(node).key.upper() if not isinstance(node, exp.Command) else str(node.this)[:60].upper()
-
-
 def _refuse_node(node: exp.Expr) -> ConstructRefused:
-    name = _name(node)
+    name = spelled(node)
     remedy = REMEDIES.get(type(node).__name__, GENERAL)
-    if name.lower() in NOW:
+    if isinstance(node, exp.Anonymous) and name.lower() in NOW:
         remedy = REMEDIES["CurrentTimestamp"]
     return refused(f"{name} is not on the list of supported SQL", node, construct=name, remedy=remedy)
 
@@ -238,7 +232,7 @@ ARGUMENTS = {
 
 def _refuse_argument(node: exp.Expr, key: str, value: object) -> ConstructRefused:
     where = value if isinstance(value, exp.Expr) else node
-    label = f"{_name(node)} … {key.strip('_').replace('_', ' ').upper()}"
+    label = f"{spelled(node)} … {key.strip('_').replace('_', ' ').upper()}"
     return refused(
         f"{label} is not on the list of supported SQL", where, construct=label, remedy=ARGUMENTS.get(key, GENERAL)
     )

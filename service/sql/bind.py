@@ -6,6 +6,7 @@ name is lower-case. A CTE may not take the name of a registered table: engines d
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from sqlglot import exp
 
@@ -56,12 +57,7 @@ class RowScope:
             return found.fresh()
         shown = f"{node.table}.{node.name}" if node.table else node.name
         names = sorted({column for _, fields in self.items for column in fields})
-        raise refused(
-            f"column {shown[:80]} is not known here",
-            node,
-            construct="column",
-            remedy=f"use one of: {', '.join(names)[:300]}",
-        )
+        raise refused(f"column {shown[:80]} is not known here", node, construct="column", remedy=_instead(node, names))
 
     def find(self, node: exp.Column) -> Value | None:
         wanted, qualifier = node.name.lower(), node.table.lower()
@@ -80,6 +76,20 @@ class RowScope:
 
     def special(self, node: exp.Expression) -> Value | None:
         return None
+
+
+def _instead(node: exp.Column, names: list[str]) -> str:
+    """What may have been meant: an output, which WHERE does not know yet, or a name that is spelled nearly so."""
+    chosen = node.find_ancestor(exp.Select)
+    outputs = {part.alias.lower() for part in chosen.expressions if isinstance(part, exp.Alias)} if chosen else set()
+    if not node.table and node.name.lower() in outputs:
+        return f"{node.name[:60]} is an output: put conditions on it into HAVING, or repeat its expression here"
+    return _one_of(node.name, names)
+
+
+def _one_of(given: str, names: list[str]) -> str:
+    near = get_close_matches(given.lower()[:80], names, 1, 0.75)
+    return (f"did you mean {near[0]}? " if near else "") + f"use one of: {', '.join(names)[:300]}"
 
 
 def identifier(node: exp.Expression | None) -> str:
@@ -105,9 +115,11 @@ def find_table(node: exp.Table, context: Context) -> Table:
     label = node.name.lower()
     found = context.schema.tables.get(label)
     if found is None:
-        known = ", ".join(sorted(context.schema.tables))
         raise refused(
-            f"table {label[:80]} is not registered", node, construct="table", remedy=f"use one of: {known[:300]}"
+            f"table {label[:80]} is not registered",
+            node,
+            construct="table",
+            remedy=_one_of(label, sorted(context.schema.tables)),
         )
     return found
 

@@ -20,7 +20,7 @@ from service.sql import ranges
 from service.sql.canon import binary, is_null, operands, text, when, wrapped
 from service.sql.compare import as_double, comparable, unified
 from service.sql.literals import convert, literal, null, scalar
-from service.sql.refusals import refused
+from service.sql.refusals import refused, spelled
 from service.sql.values import NULL, Value, constant, derived
 
 DOMAIN_LIMIT = 1_000
@@ -100,11 +100,18 @@ def too_large(tree: exp.Expression) -> bool:
 
 
 def refuse_unknown(node: exp.Expression) -> ConstructRefused:
-    name = str(node.this) if isinstance(node, exp.Anonymous) else type(node).__name__
+    name = spelled(node)
+    if isinstance(node, exp.AggFunc):
+        return refused(
+            f"{name} aggregates, and no aggregate can stand here",
+            node,
+            construct=name,
+            remedy="put conditions on aggregates into HAVING; aggregate again over a subquery that aggregates",
+        )
     return refused(
-        f"{name[:60]} is not on the list of supported SQL here",
+        f"{name} is not on the list of supported SQL here",
         node,
-        construct=name[:60],
+        construct=name,
         remedy="see docs/supported-sql.md for the functions and constructs that are answered",
     )
 

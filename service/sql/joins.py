@@ -115,7 +115,8 @@ def not_on_unit(node: exp.Expression) -> ConstructRefused:
         "private tables are joined on something other than the unit",
         node,
         construct="JOIN",
-        remedy="add an equality of the two unit columns, or of the declared foreign key to the unit, to the condition",
+        remedy="add an equality of the two unit columns (the dataset's page names each table's `unit`), or of the"
+        " declared foreign key to the unit, to the condition; a semi-join is unit IN (SELECT unit …)",
     )
 
 

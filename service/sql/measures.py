@@ -171,10 +171,10 @@ class Named:
 
 def show_unit(node: exp.Expression) -> ConstructRefused:
     return refused(
-        "the unit must not be shown",
+        f"{shown(node)} tells units apart, and the unit must not be shown",
         node,
         construct="unit column",
-        remedy="use COUNT(DISTINCT unit), or group by something that many units share",
+        remedy="count units with COUNT(DISTINCT unit), or group by something that many units share",
     )
 
 

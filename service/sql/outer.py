@@ -108,7 +108,9 @@ class Translator:
 
     def _check(self, node: exp.Expression) -> None:
         if isinstance(node, exp.Column):
-            remedy = "put it into GROUP BY, or aggregate it"
+            chosen = node.find_ancestor(exp.Select)
+            outputs = ", ".join(output_names(chosen.expressions)) if chosen is not None else ""
+            remedy = f"put it into GROUP BY, aggregate it, or name an output: {outputs[:300]}"
             raise refused(
                 f"column {node.name[:60]} is neither grouped nor aggregated", node, construct="column", remedy=remedy
             )

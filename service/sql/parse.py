@@ -9,6 +9,7 @@ Why  sqlglot recurses per parenthesis and raises RecursionError near fifty of th
 
 import logging
 import re
+from collections.abc import Mapping
 
 import sqlglot
 from sqlglot import exp
@@ -37,6 +38,12 @@ SCAN = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<open>[(\[{]|\bcase\b)|(?P<close>[)\]}]|\bend\b)|\w+|[^\s\w]",
     re.IGNORECASE | re.DOTALL,
 )
+EXPECTED = re.compile(r"Expect(?:ed|ing) (.+?)(?: but got .*)?$")
+PLAIN_WORD = re.compile(r"[A-Za-z_]{1,30}|[^\w\s'\"]{1,3}")
+LOOK_BEFORE = (
+    "look at what stands before: a word may be misspelled (a query begins with SELECT or WITH), or a comma, an"
+    " operator, a quote or a bracket missing"
+)
 CHAIN = re.compile(r"(?:\bnot\b\s*|[-+~!@]\s*){24,}", re.IGNORECASE)
 
 
@@ -64,7 +71,9 @@ def check_size(sql: str) -> None:
     if bad is not None:
         at = sql.index(bad)
         line, column = sql.count("\n", 0, at) + 1, at - sql.rfind("\n", 0, at)
-        raise SyntaxRefused("the text holds a control character", {"line": line, "column": column})
+        raise SyntaxRefused(
+            "the text holds a control character", {"line": line, "column": column, "remedy": "remove it"}
+        )
     depth = deepest = 0
     for count, match in enumerate(SCAN.finditer(sql)):
         if count > 2 * TOKENS:  # what the scan counts as two may be one token
@@ -93,18 +102,31 @@ def _read(sql: str, dialect: str) -> exp.Expression:
         raise _syntax(error) from None
     except (ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError, ArithmeticError):
         # sqlglot's own slips on odd text: the text is at fault, and nothing of ours has run yet.
-        raise SyntaxRefused("the SQL could not be read", {"line": 1, "column": 1}) from None
+        raise SyntaxRefused("the SQL could not be read", {"line": 1, "column": 1, "remedy": LOOK_BEFORE}) from None
     if len(trees) != 1:
-        raise SyntaxRefused("exactly one statement is expected", {"line": 1, "column": 1})
+        said = "exactly one statement is expected" if trees else "the SQL is empty"
+        raise SyntaxRefused(said, {"line": 1, "column": 1, "remedy": "send one SELECT statement"})
     assert isinstance(trees[0], exp.Expression)
     return trees[0]
 
 
 def _syntax(error: SqlglotError) -> SyntaxRefused:
-    found = getattr(error, "errors", None) or [{}]
-    line, column = found[0].get("line") or 1, found[0].get("col") or 1
-    what = str(found[0].get("description") or "the SQL could not be read").split("\n", 1)[0]
-    return SyntaxRefused(what[:200], {"line": int(line), "column": int(column)})
+    """Where reading stopped and what was expected there. sqlglot counts to the end of the word it stopped at."""
+    found = (getattr(error, "errors", None) or [{}])[0]
+    word = str(found.get("highlight") or "")
+    line, column = int(found.get("line") or 1), int(found.get("col") or 1)
+    start = column - len(word) + 1 if word and "\n" not in word else column
+    return SyntaxRefused(_said(found, word), {"line": line, "column": max(1, start), "remedy": LOOK_BEFORE})
+
+
+def _said(found: Mapping[str, object], word: str) -> str:
+    what = str(found.get("description") or "the SQL could not be read").split("\n", 1)[0]
+    wanted = EXPECTED.match(what)
+    if wanted is not None:
+        return f"{wanted[1][:60]} is expected here"
+    if not what.startswith("Invalid expression"):
+        return what[:200]
+    return f"{word.upper()} can not follow here" if PLAIN_WORD.fullmatch(word) else "this can not follow here"
 
 
 def check_shape(tree: exp.Expression) -> None:

@@ -23,6 +23,15 @@ def place(node: exp.Expr | None) -> dict[str, str | int]:
     return {"line": best["line"], "column": max(1, best["col"] - (best["end"] - best["start"]))}
 
 
+def spelled(node: exp.Expr) -> str:
+    """What a node is called in SQL, as near to what was written as the parser keeps."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this)[:60]
+    if isinstance(node, exp.Command):
+        return str(node.this)[:60].upper()
+    return str(node.sql_name() if isinstance(node, exp.Func) else type(node).key.upper())
+
+
 def refused(detail: str, node: exp.Expr | None, *, construct: str, remedy: str) -> ConstructRefused:
     return ConstructRefused(detail, {"construct": construct, "remedy": remedy, **place(node)})
 

@@ -108,6 +108,44 @@ def test_a_syntax_error_says_where(sql: str, line: int, column: int | None) -> N
         assert column is None or refusal.value.extra["column"] == column
 
 
+@pytest.mark.parametrize(
+    ("sql", "place", "said"),
+    [
+        ("SELECT COUNT(* FROM customers", (1, 16), ") is expected here"),
+        ("SELECT country COUNT(*) FROM customers", (1, 21), "( can not follow here"),
+        ("SELEC country FROM customers", (1, 15), "FROM can not follow here"),
+        ("SELECT COUNT(*) FROM", (1, 17), "table name is expected here"),
+        ("  ", (1, 1), "the SQL is empty"),
+        ("SELECT 1; SELECT 2", (1, 1), "exactly one statement is expected"),
+    ],
+)
+def test_a_syntax_error_reads_as_a_sentence_without_the_parser_s_words(
+    sql: str, place: tuple[int, int], said: str
+) -> None:
+    with pytest.raises(SyntaxRefused) as refusal:
+        understand(Ask("shop", sql), SCHEMA)
+    extra = refusal.value.extra
+    assert (extra["line"], extra["column"]) == place
+    assert refusal.value.detail == said
+    assert extra["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "remedy"),
+    [
+        ("SELECT contry, COUNT(*) FROM customers GROUP BY 1", "did you mean country? use one of: age, country"),
+        ("SELECT COUNT(*) FROM custmers", "did you mean customers? use one of: "),
+        ("SELECT COUNT(*) AS n FROM customers WHERE n > 5", "n is an output: put conditions on it into HAVING"),
+        ("SELECT country, COUNT(*) AS n FROM customers GROUP BY 1 ORDER BY m", "name an output: country, n"),
+        ("SELECT country FROM customers WHERE COUNT(*) > 5 GROUP BY 1", "into HAVING"),
+    ],
+)
+def test_a_slip_is_told_what_was_probably_meant(sql: str, remedy: str) -> None:
+    with pytest.raises(ConstructRefused) as refusal:
+        understand(Ask("shop", sql), SCHEMA)
+    assert remedy in str(refusal.value.extra["remedy"])
+
+
 def test_a_refusal_points_at_the_construct() -> None:
     with pytest.raises(ConstructRefused) as refusal:
         understand(
