@@ -13,12 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from benchmarks.count_tree import CountTree
 from service.core.amounts import ATTO, PICO
 from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
 from service.core.plan import (
     ONE,
-    POSITION,
     Aggregate,
     Attribute,
     Bounds,
@@ -32,10 +30,11 @@ from service.core.plan import (
 )  # fmt: skip
 from service.core.schema import BIGINT, DOUBLE, VARCHAR
 from service.privacy.accounting import open_terms
-from service.privacy.derive import derive
+from service.privacy.choose import AROUND, tree_pays
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms, ModeDraw, Quantile, RankDraw
 from service.privacy.mechanisms.selection import choose_rule, decide, truncated_rule
+from service.privacy.mechanisms.tree import CountTree
 from service.privacy.price import price
 from service.privacy.priced import PricedPlan
 from service.privacy.release import release_values
@@ -232,39 +231,30 @@ def against_textbook() -> list[tuple[str, str]]:
 
 
 def medians() -> list[tuple[str, str]]:
-    """Rank errors of the exponential mechanism and of a tree of noisy counts, for 1 and for 9 quantiles."""
+    """Rank errors of draws and of a tree of noisy counts, for some numbers of quantiles of one column. The
+    planner's own choice is marked."""
     groups, data = 300, np.sort(np.random.default_rng(7).gamma(3.0, 300.0, 5_000).astype(int).clip(0, 4095))
     bins, counts = np.unique(data, return_counts=True)
     exact = Histograms(
         groups, 4096, np.repeat(np.arange(groups), bins.size), np.tile(bins, groups), np.tile(counts * ONE, groups)
     )
     rows = []
-    for ranks in ([Fraction(1, 2)], [Fraction(i, 10) for i in range(1, 10)]):
-        drawn = chosen_ranks(exact, data, ranks)
-        tree = CountTree(1, 4096, "laplace", Fraction(1))
-        codes = tree.quantiles(tree.release(exact, SecureNoise()), ranks)
-        counted = [rank_error(data, codes[i], p) for i, p in enumerate(ranks)]
-        figure = f"{np.mean(drawn):.1f} : {np.mean(counted):.1f} rows"
-        rows.append((f"mean rank error at epsilon 1, {len(ranks)} quantile(s), exponential : tree", figure))
-    return rows
-
-
-def chosen_ranks(exact: Histograms, data: Array, ranks: list[Fraction]) -> list[float]:
     measure = Measure("m0", BIGINT, Fraction(1), 0, 4095, "m0")
-    found = []
-    for p in ranks:
-        asked = Plan(
-            rows=exp.select("1"), row_bound=None, keys=(Key("k0", VARCHAR, "k", domain=("a",)),), measures=(measure,),
-            attributes=(), aggregates=(Aggregate("q", "quantile", "m0", DOUBLE, "q", p=p),),
-            bounds=Bounds(1, 1), digest="d",
-        )  # fmt: skip
-        at = priced(asked, "laplace", PICO // len(ranks))
-        table = ExactTable({POSITION: exact.group, "bin": exact.bin, "weight": exact.weight})
-        keys = KeyTable({"k0": np.arange(exact.groups).astype(object)}, exact.groups)
-        released = release_values(at, keys, [(at.value_needs(), table)], SecureNoise())
-        codes = derive(asked, keys, released.primitives).columns["q"].values
-        found.append(rank_error(data, codes, p))
-    return found
+    for law, amount in (("laplace", Fraction(1)), ("gaussian", Fraction(1, 8))):
+        for asked in (1, 3, 4, 9, 19, 39):
+            ranks = [Fraction(i, asked + 1) for i in range(1, asked + 1)]
+            each = (1 - AROUND["quantile"]) * amount / asked
+            epsilon = each if law == "laplace" else Fraction(math.sqrt(8 * each))
+            drawn = [
+                rank_error(data, RankDraw(Quantile(p), 1, epsilon).release(exact, SecureNoise()), p) for p in ranks
+            ]
+            found = CountTree(1, 4096, law, amount).release(exact, ranks, SecureNoise())  # type: ignore[arg-type]
+            counted = [rank_error(data, found[i, 0], p) for i, p in enumerate(ranks)]
+            taken = "tree" if tree_pays(measure, law, dict.fromkeys(ranks, Fraction(1))) else "draws"  # type: ignore[arg-type]
+            figure = f"{np.mean(drawn):.1f} : {np.mean(counted):.1f} rows ({taken})"
+            what = "epsilon 1" if law == "laplace" else "rho 1/8"
+            rows.append((f"mean rank error at {what}, {asked} quantile(s), draws : tree (planner takes)", figure))
+    return rows
 
 
 def rank_error(data: Array, codes: Array, p: Fraction) -> float:

@@ -131,6 +131,9 @@ def charges_of(priced: PricedPlan) -> dict[Slice, Event]:
         charges[part] = pick.event
     for part, bracket in priced.brackets.items():
         charges[part] = bracket.event
+    for part, tree in priced.trees.items():
+        is_open = law == "laplace" and part.demand.source in auto  # fewer bins, fewer levels
+        charges[part] = PureEvent(Fraction(part.amount, PICO)) if is_open else tree.event
     for part, draw in priced.bounds_stage.items():
         charges[part] = draw.event
     if priced.keys_stage is not None:

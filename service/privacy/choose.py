@@ -20,13 +20,15 @@ from typing import Literal
 from service.core.errors import LossOutOfRange
 from service.core.plan import Aggregate, Loss, Measure, Plan, Query
 from service.privacy.mechanisms.shape import Range
+from service.privacy.mechanisms.tree import CountTree
 from service.privacy.parts import EVERY_ROW, EVERY_UNIT, Law
+from service.privacy.picks import MEAN_OF_NORMAL, draw_error, grid
 
 MOMENTS = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
 CHOSEN = ("quantile", "min", "max", "mode")
 
 BOUNDS_SHARE = Fraction(1, 4)  # of a measure's budget, on top, to find its bounds
-BRACKET_SHARE = Fraction(1, 5)  # of a quantile's budget, for its interval
+AROUND = {"quantile": Fraction(1, 3), "min": Fraction(1, 5), "max": Fraction(1, 5)}  # of its budget, for the interval
 TOTALS_SHARE = Fraction(1, 4)  # of a sum's budget to find its cap
 
 
@@ -37,12 +39,15 @@ class Demand:
     `family` as on Measure: demands of one family in different members are charged once (see `divide`).
     """
 
-    kind: Literal["moments", "sum", "capped", "units", "distinct", "pick", "bracket", "bounds", "totals", "keys"]
+    kind: Literal[
+        "moments", "sum", "capped", "units", "distinct", "pick", "bracket", "tree", "bounds", "totals", "keys"
+    ]  # fmt: skip
     source: str
     weight: Fraction
     degree: int = 0
     function: str = ""
     p: Fraction = Fraction(0)
+    ranks: tuple[Fraction, ...] = ()  # the quantiles of a tree
     rows: bool = False  # COUNT(*) rides along
     family: tuple[str, str] | None = None
 
@@ -102,12 +107,21 @@ def measure_demands(plan: Plan, measure: Measure, wanted: Mapping[str, Fraction]
     return demands
 
 
-def pick_demands(plan: Plan, aggregates: Iterable[tuple[Aggregate, Fraction]]) -> list[Demand]:
-    """A draw for each chosen value; a quantile also gets noisy counts around it, for its interval."""
+def pick_demands(plan: Plan, law: Law, wanted: list[tuple[Aggregate, Fraction]]) -> list[Demand]:
+    """A draw for each chosen value and noisy counts around it for its interval; one tree of noisy counts for
+    all quantiles of a measure where that is better. A mode has no interval: it is a name, not an amount."""
     families = {measure.name: measure.disjoint for measure in plan.measures}
     demands = []
-    for aggregate, weight in aggregates:
-        around = weight * BRACKET_SHARE if aggregate.function == "quantile" else Fraction(0)
+    for measure in plan.measures:
+        inner = [(a, w) for a, w in wanted if a.argument == measure.name and a.p is not None and 0 < a.p < 1]
+        ranks = {a.p: weight for a, weight in inner if a.p}
+        if tree_pays(measure, law, ranks):
+            wanted = [entry for entry in wanted if entry not in inner]
+            weight = sum(ranks.values(), Fraction(0))
+            tree = Demand("tree", measure.name, weight, function="quantile", ranks=tuple(sorted(ranks)))
+            demands.append(replace(tree, family=measure.disjoint))
+    for aggregate, weight in wanted:
+        around = weight * AROUND.get(aggregate.function, Fraction(0))
         drawn = Demand(
             "pick", aggregate.argument or "", weight - around,
             function=aggregate.function, p=aggregate.p or Fraction(0), family=families.get(aggregate.argument or ""),
@@ -116,6 +130,21 @@ def pick_demands(plan: Plan, aggregates: Iterable[tuple[Aggregate, Fraction]]) -
         if around:
             demands.append(replace(drawn, kind="bracket", weight=around))
     return demands
+
+
+def tree_pays(measure: Measure, law: Law, ranks: Mapping[Fraction, Fraction]) -> bool:
+    """Are these quantiles of one measure (rank: weight) off by less when read off one tree? Draws share the
+    budget, a tree serves any number. Both errors scale alike with the amount, so an amount of 1 decides."""
+    if len(ranks) < 2:
+        return False
+    _, bins = grid(measure.low, measure.high)
+    counted = MEAN_OF_NORMAL * CountTree(1, bins, law, Fraction(1)).rank_std
+    drawn = 0.0
+    for p, weight in ranks.items():
+        amount = float(weight / sum(ranks.values()) * (1 - AROUND["quantile"]))
+        epsilon = amount if law == "laplace" else sqrt(8 * amount)
+        drawn += log(draw_error("quantile", p) / epsilon)
+    return drawn / len(ranks) > log(counted)
 
 
 def beside_rows(demands: list[Demand], weight: Fraction, law: Law) -> list[Demand]:
@@ -184,13 +213,13 @@ def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list
         distinct = [w for a, w in weighted if a.function == "count_distinct" and a.argument == attribute.name]
         if distinct:
             demands.append(Demand("distinct", attribute.name, max(distinct)))
-    demands += pick_demands(plan, ((a, w) for a, w in weighted if a.function in CHOSEN))
+    demands += pick_demands(plan, law, [(a, w) for a, w in weighted if a.function in CHOSEN])
     auto = {measure.name for measure in plan.measures if measure.auto}
     for name in sorted(auto):  # a capped sum has no use for bounds, and a count neither
         using = [
             d
             for d in demands
-            if d.source == name and (d.kind in ("sum", "pick", "bracket") or d.degree) and d.kind != "capped"
+            if d.source == name and (d.kind in ("sum", "pick", "bracket", "tree") or d.degree) and d.kind != "capped"
         ]
         if using:
             demands.append(Demand("bounds", name, sum((d.weight for d in using), Fraction(0)) * BOUNDS_SHARE))

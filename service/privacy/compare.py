@@ -28,7 +28,7 @@ def no_worse(priced: PricedPlan, primitives: Mapping[str, Array]) -> bool:
 def _serves(priced: PricedPlan, aggregate: Aggregate, parts: Iterable[Part], picks: Iterable[Pick]) -> bool:
     wanted = serving(priced.available, aggregate)
     if wanted is None:
-        chosen, stored_pick = best(priced.picks.values(), aggregate), best(picks, aggregate)
+        chosen, stored_pick = best(priced.chosen, aggregate), best(picks, aggregate)
         return chosen is not None and stored_pick is not None and _pick_serves(stored_pick, chosen)
     stored = serving(parts, aggregate)
     if stored is None or stored.clip != wanted.clip:
@@ -54,7 +54,8 @@ def _pick_serves(stored: Pick, wanted: Pick) -> bool:
         wanted.bins,
         wanted.bound,
     )
-    return same and stored.epsilon >= wanted.epsilon
+    shown = bool(stored.around) or not wanted.around
+    return same and shown and stored.typical_error <= wanted.typical_error * ROUNDING
 
 
 def _noise(part: Part, aggregate: Aggregate) -> list[float]:

@@ -25,6 +25,7 @@ from service.privacy.intervals import (
     normal_half_width,
     replica_count,
     replica_noise,
+    replicas_between,
     spread,
 )
 from service.privacy.mechanisms.shape import Row
@@ -286,8 +287,12 @@ def derive(
         step = measure.step if measure else Fraction(1)
         part = serving(parts, aggregate)
         if part is None:
-            columns[aggregate.name], note = pick_column(plan, aggregate, picks)
+            column, note = pick_column(plan, aggregate, picks)
+            columns[aggregate.name] = column
             notes.append(note)
+            if aggregate.name in replicas and has_numbers(column):
+                ends = (column.values.astype(np.float64), column.low, column.high)
+                copies[aggregate.name] = replicas_between(*ends, replica_count(keys.size))
             continue
         at = Coordinates(part, parts[part])
         columns[aggregate.name] = part_column(at, aggregate, step)
@@ -297,6 +302,12 @@ def derive(
                 jitter[part] = replica_noise(part.variances, shape, laplace=at.laplace)
             copies[aggregate.name] = replica_values(at, jitter[part], aggregate, step)
     return ReleasedTable(keys, columns, copies, primitives, tuple(dict.fromkeys(filter(None, notes))))
+
+
+def has_numbers(column: ReleasedColumn) -> bool:
+    """Is this a column of numbers whose interval is known? Dates and names can not be simulated."""
+    plain = all(values.dtype.kind in "if" for values in (column.values, column.low, column.high))
+    return plain and bool(np.isfinite(column.low).all())
 
 
 def derivable(plan: Plan, names: Iterable[str]) -> bool:

@@ -150,3 +150,12 @@ def replica_noise(variances: tuple[float, ...], shape: tuple[int, int], *, lapla
         standard = np.sqrt(-2.0 * np.log(first)) * np.cos(2.0 * math.pi * uniforms(full))
     result: Floats = standard * np.sqrt(np.array(variances))[:, None, None]
     return result
+
+
+def replicas_between(values: Floats, low: Floats, high: Floats, replicas: int) -> Floats:
+    """(replicas, groups) around values of which only the interval is known: half a normal law to either side,
+    with its 2.5% and 97.5% points at the ends."""
+    (standard,) = replica_noise((1.0,), (replicas, values.size), laplace=False)
+    sides = np.where(standard < 0, values - low, high - values)
+    result: Floats = values + standard * sides / NORMAL_95
+    return np.clip(result, low, high)

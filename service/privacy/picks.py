@@ -1,4 +1,4 @@
-"""Values chosen by the exponential mechanism: quantiles, minimum, maximum, mode.
+"""Values chosen from a public grid: quantiles, minimum, maximum, mode.
 
 Like a Part, a Pick is described by its name, so that a stored release can be read again.
 """
@@ -16,11 +16,14 @@ from service.core.boundary import Array, ReleasedColumn
 from service.core.events import Event
 from service.core.plan import Aggregate, CandidatesNeed, HistogramNeed, Need, Plan, RowsWeight
 from service.core.schema import DOUBLE, SqlType
+from service.privacy.intervals import NORMAL_95
 from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, ModeDraw, Quantile, RankDraw, extreme_rank
+from service.privacy.mechanisms.tree import CountTree
 from service.privacy.parts import Law
 
 PICKS = ("quantile", "min", "max", "mode")
+MEAN_OF_NORMAL = 0.798  # E|Z| of a standard normal variable
 BINS_MAX = 4096
 FIRST_DAY = date(1970, 1, 1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
@@ -28,7 +31,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One draw of the exponential mechanism per group.
+    """One value per group: a draw of the exponential mechanism, or read off a tree of noisy counts.
 
     Bin i covers the codes low + i·width … (of the measure), or candidate i of an attribute's domain.
     A unit's weights over all groups add up to ONE·`bound`, so the draws over all groups together cost
@@ -42,9 +45,9 @@ class Pick:
     width: int
     bins: int
     bound: int
-    epsilon: Fraction
+    epsilon: Fraction  # of the draw; 0: read off a tree
     law: Law
-    around: Fraction  # the epsilon or rho of the noisy counts that give a quantile its interval; 0: none
+    around: Fraction  # the epsilon or rho of the noisy counts (around the draw, or in the tree); 0: no interval
 
     @property
     def event(self) -> Event:
@@ -69,6 +72,11 @@ class Pick:
     def bracket(self) -> Bracket:
         return Bracket(self.bound, self.bins, self.law, self.around)
 
+    @property
+    def tree(self) -> CountTree | None:
+        """The tree that the value was read off, if it was."""
+        return None if self.epsilon else CountTree(self.bound, self.bins, self.law, self.around)
+
     def edges(self, low: Array, high: Array) -> tuple[Array, Array]:
         """First code of the first bin, last code of the last."""
         return self.low + low * self.width, self.low + (high + 1) * self.width - 1
@@ -90,9 +98,16 @@ class Pick:
     def rank_error_95(self) -> float:
         """Rows by which the rank may be off: the exponential mechanism's score falls short of the best by
         more than (2Δ/epsilon)·ln(bins/0.05) with probability at most 5% (weights in units of ONE)."""
-        sensitivity = self.bound * (float(max(self.p, 1 - self.p)) if self.function == "quantile" else 1.0)
-        sides = 1 if self.function == "mode" else 2
-        return sides * sensitivity / float(self.epsilon) * log(self.bins / 0.05)
+        if self.tree is not None:
+            return NORMAL_95 * self.tree.rank_std
+        return self.typical_error * log(self.bins / 0.05)
+
+    @property
+    def typical_error(self) -> float:
+        """Rows by which the rank is off on average, where rows are dense."""
+        if self.tree is not None:
+            return MEAN_OF_NORMAL * self.tree.rank_std
+        return draw_error(self.function, self.p) * self.bound / float(self.epsilon)
 
     def serves(self, aggregate: Aggregate) -> bool:
         same = self.function == aggregate.function and self.source == aggregate.argument
@@ -106,6 +121,34 @@ def read_pick(name: str) -> Pick:
     assert function in PICKS and law in ("laplace", "gaussian")
     numbers = int(low), int(width), int(bins), int(bound)
     return Pick(function, source, Fraction(p), *numbers, Fraction(epsilon), law, Fraction(around))  # type: ignore[arg-type]
+
+
+def draw_error(function: str, p: Fraction) -> float:
+    """Mean rank error of a draw at epsilon 1 and one row per unit: the scale of its two-sided law."""
+    if function == "quantile":
+        return 2 * float(max(p, 1 - p))
+    return 1.0 if function == "mode" else 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Several quantiles of one measure, read off one tree of noisy counts."""
+
+    picks: tuple[Pick, ...]
+
+    @property
+    def mechanism(self) -> CountTree:
+        tree = self.picks[0].tree
+        assert tree is not None
+        return tree
+
+    @property
+    def event(self) -> Event:
+        return self.mechanism.event
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return self.picks[0].needs
 
 
 def grid(low: int, high: int) -> tuple[int, int]:
@@ -128,8 +171,7 @@ def typed(codes: Array, step: Fraction, type_: SqlType) -> Array:
 
 
 def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") -> tuple[ReleasedColumn, str]:
-    """A chosen value. Quantiles have an interval from the counts around them; extremes and modes have
-    none: how far they are from their neighbours only the data could tell."""
+    """A chosen value, with the interval that the counts around it gave. A mode has none: it is a name."""
     pick = best(picks, aggregate)
     assert pick is not None, f"no released primitive gives {aggregate.label}"
     codes, low, high = picks[pick]
@@ -145,6 +187,11 @@ def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") ->
     ends = measure.low, measure.high  # the last bin may reach beyond
     values = typed(np.clip(codes, *ends), measure.step, aggregate.type)
     note = f"{aggregate.label}: its rank is within {pick.rank_error_95:.3g} rows of the one asked for at 95%."
+    if pick.function in ("min", "max"):
+        beyond = "below" if pick.function == "min" else "above"
+        note = (
+            f"{aggregate.label}: leaves about {pick.rank_error_95:.3g} rows {beyond}, so that nobody decides it alone."
+        )
     if not pick.around:
         return ReleasedColumn(values, unknown, unknown), note
     first, last = (typed(np.clip(edge, *ends), measure.step, as_real(aggregate.type)) for edge in (low, high))
@@ -158,4 +205,4 @@ def as_real(type_: SqlType) -> SqlType:
 
 def best(picks: Iterable[Pick], aggregate: Aggregate) -> Pick | None:
     able = [pick for pick in picks if pick.serves(aggregate)]
-    return max(able, key=lambda pick: pick.epsilon, default=None)
+    return min(able, key=lambda pick: pick.typical_error, default=None)

@@ -64,7 +64,7 @@ def price_share(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
 def error_of(priced: PricedQuery) -> float:
     total_error = 0.0
     for plan in priced.plans:
-        parts, picks = plan.available, list(plan.picks.values())
+        parts, picks = plan.available, plan.chosen
         total_error += sum(log_error(plan.plan, parts, picks, aggregate) for aggregate in plan.plan.aggregates)
     return total_error
 

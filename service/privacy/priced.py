@@ -19,7 +19,7 @@ from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank, ext
 from service.privacy.mechanisms.selection import Rule, choose_rule
 from service.privacy.mechanisms.shape import Range
 from service.privacy.parts import EVERY_ROW, EVERY_UNIT, WITH_ROWS, Clip, Law, Part
-from service.privacy.picks import Pick, grid
+from service.privacy.picks import Pick, Tree, grid
 
 JOINT = {0: "count", 1: "mean", 2: "variance"}
 TOTALS_BINS = 1024  # fewer bins than for quantiles: a cap need not be fine, and each doubling costs rank
@@ -159,8 +159,21 @@ class PricedPlan:
         return {part: self._pick(part) for part in self.of("pick")}
 
     @cached_property
+    def trees(self) -> dict[Slice, Tree]:
+        """Trees of noisy counts, each with the quantiles that are read off it."""
+        return {
+            part: Tree(tuple(self._on_grid(part, p, Fraction(0), part.amount) for p in part.demand.ranks))
+            for part in self.of("tree")
+        }
+
+    @property
+    def chosen(self) -> list[Pick]:
+        """Every value that will be drawn or read off a tree."""
+        return [*self.picks.values(), *(pick for tree in self.trees.values() for pick in tree.picks)]
+
+    @cached_property
     def brackets(self) -> dict[Slice, Bracket]:
-        """The noisy counts around each quantile."""
+        """The noisy counts around each quantile, minimum or maximum."""
         found = {}
         for part in self.of("bracket"):
             pick = next(p for s, p in self.picks.items() if same_value(s.demand, part.demand))
@@ -173,8 +186,8 @@ class PricedPlan:
         return [*self.parts.values(), *filter(None, [self.counted_units])]
 
     @property
-    def drawn(self) -> dict[Slice, Part | Pick]:
-        return {**self.parts, **self.picks}
+    def drawn(self) -> dict[Slice, Part | Pick | Tree]:
+        return {**self.parts, **self.picks, **self.trees}
 
     def _range(self, source: str, found: ReleasedBounds) -> Range:
         if source == EVERY_ROW:
@@ -216,10 +229,13 @@ class PricedPlan:
             assert attribute.domain is not None, "MODE is planned only over a declared domain"
             candidates = len(attribute.domain)
             return Pick("mode", demand.source, Fraction(0), 0, 1, candidates, rows, epsilon, self.law, Fraction(0))
-        at = self._range(demand.source, self.found)
-        width, bins = grid(at.low, at.high)
         around = next((other.amount for other in self.of("bracket") if same_value(other.demand, demand)), 0)
-        what = demand.function, demand.source, demand.p
+        return self._on_grid(part, demand.p, epsilon, around)
+
+    def _on_grid(self, part: Slice, p: Fraction, epsilon: Fraction, around: int) -> Pick:
+        at, rows = self._range(part.demand.source, self.found), self.plan.bounds.rows_per_unit
+        width, bins = grid(at.low, at.high)
+        what = part.demand.function, part.demand.source, p
         return Pick(*what, at.low, width, bins, rows, epsilon, self.law, Fraction(around, PICO))
 
 

@@ -14,11 +14,11 @@ from service.core.plan import POSITION, Measure, Need, UnitTotalsNeed
 from service.core.unsealing import unseal
 from service.privacy.derive import derive
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
-from service.privacy.mechanisms.quantile import Histograms
+from service.privacy.mechanisms.quantile import Histograms, RankDraw
 from service.privacy.mechanisms.selection import decide
 from service.privacy.mechanisms.shape import Sums
 from service.privacy.parts import DEGREES, EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
-from service.privacy.picks import Pick
+from service.privacy.picks import Pick, Tree
 from service.privacy.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
 from service.privacy.sampling import NoiseSource
 from service.privacy.wholes import combine, whole
@@ -98,6 +98,8 @@ def release_primitives(
         primitives[part.name] = noised(part, columns, keys.size, noise)
     for pick in priced.picks.values():
         primitives[pick.name] = chosen(pick, opened[pick.needs[0]], keys.size, noise)
+    for tree in priced.trees.values():
+        primitives |= read_off(tree, opened[tree.needs[0]], keys.size, noise)
     if priced.counted_units is not None:
         assert isinstance(selected, SelectedKeys) and selected.counts is not None
         primitives[priced.counted_units.name] = selected.counts.reshape(1, -1)
@@ -139,13 +141,28 @@ def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSourc
 
 def chosen(pick: Pick, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
     """Codes per group (for a mode: the number of the candidate): the choice, and its interval."""
-    group, bins, weight = (whole(columns[name]) for name in (POSITION, "bin", "weight"))
-    exact = Histograms(groups, pick.bins, group, bins, weight)
-    drawn = pick.draw.release(exact, noise)
+    exact, draw = histograms(pick, columns, groups), pick.draw
+    drawn = draw.release(exact, noise)
     low = high = np.zeros(groups, dtype=np.int64)
     if pick.around:
-        low, high = pick.edges(*pick.bracket.release(exact, drawn, pick.p, noise))
+        assert isinstance(draw, RankDraw)
+        low, high = pick.edges(*pick.bracket.release(exact, drawn, draw.rank, noise))
     return np.stack([pick.codes(drawn), low, high])
+
+
+def read_off(tree: Tree, columns: dict[str, Array], groups: int, noise: NoiseSource) -> dict[str, Array]:
+    """As `chosen`, for all quantiles of a tree at once, by their names."""
+    exact = histograms(tree.picks[0], columns, groups)
+    found = tree.mechanism.release(exact, [pick.p for pick in tree.picks], noise)
+    return {
+        pick.name: np.stack([pick.codes(value), *pick.edges(low, high)])
+        for pick, (value, low, high) in zip(tree.picks, found, strict=True)
+    }
+
+
+def histograms(pick: Pick, columns: dict[str, Array], groups: int) -> Histograms:
+    group, bins, weight = (whole(columns[name]) for name in (POSITION, "bin", "weight"))
+    return Histograms(groups, pick.bins, group, bins, weight)
 
 
 def exact_sums(part: Part, columns: dict[str, Array], groups: int) -> Sums:

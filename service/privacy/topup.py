@@ -58,6 +58,8 @@ def without(plan: PricedPlan, names: Collection[str]) -> PricedPlan:
     for part in plan.slices:
         if part.demand.kind in ("pick", "bracket") and any(same_value(part.demand, other) for other in done):
             continue
+        if part in plan.trees and all(pick.name in picked for pick in plan.trees[part].picks):
+            continue
         paid = 0
         if part in plan.parts:
             same = [other.amount for other in known if same_vector(plan.parts[part], other)]

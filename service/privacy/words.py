@@ -3,9 +3,10 @@
 from fractions import Fraction
 from math import sqrt
 
+from service.core.plan import ONE
 from service.privacy.mechanisms.selection import Gaussian, Laplace, Rule, TruncatedLaplace
 from service.privacy.parts import EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
-from service.privacy.picks import Pick
+from service.privacy.picks import Pick, Tree
 from service.privacy.priced import PricedPlan
 
 WHAT = {
@@ -59,6 +60,16 @@ def pick_words(plan: PricedPlan, pick: Pick) -> str:
     )
 
 
+def tree_words(plan: PricedPlan, tree: Tree) -> str:
+    ranks = ", ".join(str(pick.p) for pick in tree.picks)
+    at = tree.mechanism
+    law = "Laplace" if at.law == "laplace" else "Gaussian"
+    return (
+        f"quantiles {ranks} of {label_of(plan, tree.picks[0].source)}: tree of noisy counts,"
+        f" {at.levels} levels of {at.branch}, discrete {law} noise, standard deviation {sqrt(at.variance) / ONE:.4g}"
+    )
+
+
 def keys_words(rule: Rule) -> str:
     law = {TruncatedLaplace: "truncated Laplace", Laplace: "discrete Laplace", Gaussian: "discrete Gaussian"}
     counted = {
@@ -77,4 +88,5 @@ def describe(plan: PricedPlan) -> list[str]:
         what = "bounds" if draw.demand.kind == "bounds" else "the cap of a unit's sum"
         lines.append(f"{what} of {label_of(plan, draw.demand.source)}, found privately")
     lines += [part_words(plan, part) for part in plan.parts.values()]
-    return lines + [pick_words(plan, pick) for pick in plan.picks.values()]
+    lines += [pick_words(plan, pick) for pick in plan.picks.values()]
+    return lines + [tree_words(plan, tree) for tree in plan.trees.values()]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.core.amounts import PICO
-from service.core.plan import ONE, Bounds, Loss, Plan
+from service.core.plan import ONE, POSITION, Bounds, Loss, Plan
 from service.core.schema import DOUBLE
 from service.privacy.derive import derivable, derive
 from service.privacy.price import price
@@ -93,3 +93,27 @@ def test_a_pure_price_is_exact_and_the_same_twice(
     assert once.cost.orders[-1] == amount
     assert (once.cost, once.events, once.mechanisms) == (again.cost, again.events, again.mechanisms)
     assert all(finite <= amount for finite in once.cost.orders)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), at=ranges, amount=amounts, law=st.sampled_from(["laplace", "gaussian"]), many=st.booleans())
+def test_every_chosen_value_of_any_rows_is_inside_its_interval_and_its_bounds(
+    data: st.DataObject, at: list[int], amount: int, law: str, many: bool
+) -> None:
+    low, high = at
+    ranks = [Fraction(i, 26) for i in (range(27) if many else (0, 13, 26))]
+    core = plan(
+        *(aggregate("quantile", "m0", p=p) for p in ranks), aggregate("min", "m0"), aggregate("max", "m0"),
+        measures=(measure(low=low, high=high, type=DOUBLE),), keys=by_key(3), bounds=Bounds(7, 1),
+    )  # fmt: skip
+    priced_core = priced(core, law, amount)
+    bins = priced_core.chosen[0].bins
+    cells = data.draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, bins - 1)), max_size=8))
+    weights = [data.draw(st.sampled_from([1, ONE, 10**12 * ONE])) for _ in cells]
+    exact = {
+        POSITION: np.array([group for group, _ in cells], dtype=np.int64),
+        "bin": np.array([bin_ for _, bin_ in cells], dtype=np.int64), "weight": np.array(weights, dtype=object),
+    }  # fmt: skip
+    for column in released(priced_core, exact, 3).columns.values():
+        assert ((column.low <= column.values) & (column.values <= column.high)).all()
+        assert ((column.low >= float(low)) & (column.high <= float(high))).all()

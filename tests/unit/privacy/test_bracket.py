@@ -7,12 +7,12 @@ import pytest
 
 from service.core.boundary import Array
 from service.core.plan import ONE
-from service.privacy.mechanisms.bracket import Bracket
-from service.privacy.mechanisms.quantile import Histograms
+from service.privacy.mechanisms.bracket import Bracket, _Rings
+from service.privacy.mechanisms.quantile import FromBottom, FromTop, Histograms, Quantile
 from service.privacy.sampling import SecureNoise
 from tests.unit.privacy.questions import Silent
 
-HALF = Fraction(1, 2)
+HALF = Quantile(Fraction(1, 2))
 
 
 def even(groups: int, bins: int, each: int) -> Histograms:
@@ -39,9 +39,31 @@ def test_a_group_without_rows_has_the_whole_range() -> None:
 
 
 @pytest.mark.parametrize("groups", [100, 10**6])
-def test_the_rings_reach_the_end_of_the_range(groups: int) -> None:
+@pytest.mark.parametrize("rank", [HALF, FromTop(3)])
+def test_the_rings_reach_the_end_of_the_range(groups: int, rank: Quantile | FromTop) -> None:
     for bins in (1, 2, 3, 17, 4096):
-        assert Bracket(1, bins, "laplace", Fraction(1)).distances(groups)[-1] >= bins - 1
+        far = Bracket(1, bins, "laplace", Fraction(1))._distances(groups, rank)
+        assert far[-1] >= bins - 1
+        assert (np.diff(far) > 0).all()
+
+
+@pytest.mark.parametrize("rows", [300, 30_000])
+def test_extremes_reach_from_the_choice_to_the_end_of_the_range(rows: int) -> None:
+    """Where rows beyond the choice are many: from it. Where they are few: from further inside, both ways alike."""
+    exact, chosen = even(200, 300, max(1, rows // 300)), np.full(200, 250)
+    bracket = Bracket(1, 300, "laplace", Fraction(1, 2))
+    low, high = bracket.release(exact, chosen, FromTop(10 * ONE), SecureNoise())
+    assert (high == 299).all() and (low <= 250).all()
+    assert np.mean(low == 250) > 0.95
+    upside_down = Histograms(200, 300, exact.group, 299 - exact.bin, exact.weight)
+    first, last = bracket.release(upside_down, 299 - chosen, FromBottom(10 * ONE), SecureNoise())
+    assert (first == 0).all() and np.mean(last == 49) > 0.95
+
+
+def test_an_extreme_of_nothing_may_be_anywhere() -> None:
+    nothing = Histograms(1000, 64, *(np.zeros(0, dtype=np.int64) for _ in range(3)))
+    low, high = Bracket(1, 64, "laplace", Fraction(1)).release(nothing, np.full(1000, 40), FromTop(1), SecureNoise())
+    assert np.mean(low == 0) > 0.8 and (high == 63).all()
 
 
 def test_more_budget_makes_narrower_intervals() -> None:
@@ -64,8 +86,10 @@ def test_every_row_falls_into_exactly_one_cell() -> None:
     rng = np.random.default_rng(3)
     pairs = np.unique(rng.integers(0, 40 * 97, 600))
     exact = Histograms(40, 97, pairs // 97, pairs % 97, rng.integers(1, ONE, pairs.size))
-    bracket = Bracket(1, 97, "laplace", Fraction(1))
-    cells = bracket._cells(exact, rng.integers(0, 97, 40), bracket.distances(40))
+    far = Bracket(1, 97, "laplace", Fraction(1))._distances(40, HALF)
+    rings = _Rings(far, rng.integers(0, 97, 40), 97)
+    cells = rings.weights(exact)
+    assert not cells[~rings.inside].any(), "cells beyond the grid hold nothing, and get no noise"
     assert cells.sum(axis=0).tolist() == np.bincount(exact.group, exact.weight, 40).astype(int).tolist()
 
 
