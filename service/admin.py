@@ -38,7 +38,7 @@ def grant_of(terms: Terms, epsilon: int, delta: int) -> Grant:
     if epsilon > terms.epsilon_ceiling or delta > terms.delta_ceiling:
         raise LossOutOfRange(
             f"the ceiling is epsilon {show_pico(terms.epsilon_ceiling)} at delta {show_atto(terms.delta_ceiling)}",
-            {"remedy": "grant less, or declare the dataset with a higher ceiling: that is a new promise"},
+            {"remedy": "grant less, or declare the dataset with a higher `ceiling`: that is a new and weaker promise"},
         )
     return Grant(epsilon, delta, limits(terms, epsilon, delta), selection_limit(terms, delta))
 
@@ -76,7 +76,8 @@ class Administration:
     def put_dataset(self, name: str, declared: DatasetDeclaration, *, actor: str) -> bool:
         """Declare, and open the account, or adjust it where the declared amounts changed, in one commit.
 
-        A grant that was made since stays when only other things are declared anew. True when it is new.
+        A grant that was made since stays when only other things are declared anew. A ceiling rises only where the
+        declaration names one: it is the promise, and nobody should weaken it by raising an epsilon. True when new.
         """
         promise = promise_of(declared)
         by = By(actor, "declared")
@@ -84,14 +85,14 @@ class Administration:
         def note(tx: Any, act: str, subject: str, change: Mapping[str, Any]) -> None:
             before = change["before"]
             if before is None or promise_of(DatasetDeclaration.model_validate(before)) != promise:
-                self._fit_account(tx, name, promise, by)
+                self._fit_account(tx, name, promise, by, keeps_ceiling=declared.ceiling is None)
             if (before or {}).get("window") != declared.window:
                 self._ledger.set_window(name, declared.window, by, tx)
             self._ledger.note(act, {"subject": subject, **change}, by, dataset=name, tx=tx)
 
         return self._catalog.put_dataset(name, declared, note)
 
-    def _fit_account(self, tx: Any, name: str, promise: Promise, by: By) -> None:
+    def _fit_account(self, tx: Any, name: str, promise: Promise, by: By, *, keeps_ceiling: bool) -> None:
         """Open the account; an old one takes a grant within its ceiling, or a higher ceiling as a new promise."""
         try:
             old = self._ledger.balance(name)
@@ -99,7 +100,7 @@ class Administration:
             terms = open_terms(promise.epsilon_ceiling, promise.delta_ceiling, keys_declared=promise.keys_declared)
             self._ledger.open_account(name, terms, grant_of(terms, promise.epsilon, promise.delta), by, tx)
             return
-        terms = _raised(old.terms, promise)
+        terms = old.terms if keeps_ceiling else _raised(old.terms, promise)
         granted = grant_of(terms, promise.epsilon, promise.delta)
         if terms != old.terms:
             self._ledger.raise_ceiling(name, terms, granted, by, tx)
@@ -127,10 +128,11 @@ class Administration:
     # --- Tables ---
 
     def inspect(self, name: str, table: str, source: SourceDeclaration, *, actor: str) -> dict[str, Any]:
-        """Suggestions from the file, for the admin's eyes; that an admin looked is an entry."""
-        self._catalog.declaration(name)
+        """Suggestions from the file, for the admin's eyes; that an admin looked is an entry. The dataset need not be
+        declared yet: to declare it well one looks first."""
         found = self._importer.inspect(_source(source))
-        self._ledger.note("table.inspect", {"subject": f"{name}.{table}"}, By(actor, ""), dataset=name)
+        known = name if name in self._catalog.datasets() else None
+        self._ledger.note("table.inspect", {"subject": f"{name}.{table}"}, By(actor, ""), dataset=known)
         return {"table": table, **asdict(found)}
 
     def put_table(self, name: str, table: str, declared: TableDeclaration, *, actor: str) -> str:

@@ -79,7 +79,9 @@ def get_import(
     import_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$")], admin: Admin, parts: Wired
 ) -> Response:
     """How far an import is; `detail` says why it failed."""
-    return answer(parts.catalog.find_import(import_id))
+    found = parts.catalog.find_import(import_id)
+    times = {f"{when}_at": moment(found.pop(f"{when}_ms")) for when in ("started", "finished")}
+    return answer(found | times)
 
 
 @router.post("/datasets/{dataset}/grants", status_code=201, response_model=dict[str, Any])
@@ -138,7 +140,8 @@ def post_key(wanted: KeyWire, admin: Admin, parts: Wired) -> Response:
         raise CatalogRefused("expires_at is in the past")
     wish = NewKey(wanted.name, wanted.role, tuple(wanted.datasets), expires)
     prefix, secret = parts.administration.create_key(wish, actor=admin.prefix)
-    return answer({"prefix": prefix, "key": secret, "name": wanted.name, "role": wanted.role}, 201)
+    made = {"prefix": prefix, "key": secret, "name": wanted.name, "role": wanted.role, "datasets": wanted.datasets}
+    return answer(made | {"expires_at": moment(expires)}, 201)
 
 
 @router.get("/keys", response_model=list[dict[str, Any]])
@@ -158,12 +161,13 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def moment(ms: int | None) -> str | None:
+    """ISO 8601 in UTC."""
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+
+
 def show_key(key: dict[str, Any]) -> dict[str, Any]:
-    """Times as ISO 8601 in UTC."""
-
-    def moment(ms: int | None) -> str | None:
-        return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-
+    """Without the secret, which is not kept."""
     return {
         "prefix": key["prefix"],
         "name": key["name"],

@@ -61,6 +61,7 @@ def test_a_table_is_imported_and_analysts_see_only_its_declaration(house: House)
     assert shown["tables"]["orders"]["columns"]["amount"] == {"type": "DECIMAL(10,2)", "bounds": [0, 5], "step": 0.01}
     assert shown["data_version"] == 1
     assert house.ask("GET", f"/v1/imports/{state['id']}", "analyst").status_code == 403
+    assert state["started_at"] <= state["finished_at"]
 
 
 def test_a_declaration_comes_back_as_it_would_be_applied(house: House) -> None:
@@ -99,6 +100,11 @@ def test_inspection_is_for_admins_and_leaves_an_entry(house: House) -> None:
     assert {column["source_name"] for column in found["columns"]} == {"order_id", "customer_id", "amount"}
     assert house.ask("POST", path, "analyst", json=ORDERS["source"]).status_code == 403
     assert house.ask("GET", "/v1/audit?limit=1000").json()[-1]["body"]["act"] == "table.inspect"
+    early = house.ask("POST", "/v1/datasets/not_yet/tables/orders/inspect", json=ORDERS["source"])
+    assert early.status_code == 200, "one looks before one declares"
+    seen = house.ask("GET", "/v1/audit?limit=1000").json()[-1]
+    assert (seen["dataset"], seen["body"]["what"]["subject"]) == (None, "not_yet.orders")
+    assert house.ask("POST", "/v1/ledger/verify").json()["holds"]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +158,18 @@ def test_a_grant_stays_within_the_ceiling_and_a_higher_ceiling_is_a_new_promise(
     assert house.ask("PUT", "/v1/datasets/cafe", json=lower).status_code == 409
 
 
+def test_an_epsilon_above_the_ceiling_does_not_weaken_the_promise_by_the_way(house: House) -> None:
+    """Only a declaration that names a ceiling raises it; without one the epsilon moves below what was promised."""
+    promised = {"unit": "guest", "epsilon": "3", "delta": "1e-6"}
+    assert house.ask("PUT", "/v1/datasets/pub", json=promised).status_code == 201
+    over = house.ask("PUT", "/v1/datasets/pub", json={**promised, "epsilon": "5"})
+    assert (over.status_code, over.json()["code"]) == (422, "loss-out-of-range")
+    assert "`ceiling`" in over.json()["remedy"]
+    assert house.ask("PUT", "/v1/datasets/pub", json={**promised, "epsilon": "2"}).status_code == 200
+    balance = house.books.ledger.balance("pub")
+    assert (balance.epsilon_granted, balance.terms.epsilon_ceiling) == (2 * 10**12, 3 * 10**12)
+
+
 def test_a_grant_stays_when_only_other_things_are_declared_anew(house: House) -> None:
     declared = {"unit": "guest", "epsilon": "2"}
     assert house.ask("PUT", "/v1/datasets/bar", json=declared).status_code == 201
@@ -189,6 +207,7 @@ def test_keys_are_shown_once_stored_as_hash_and_expire(house: House) -> None:
     soon = (datetime.now(UTC) + timedelta(seconds=0.6)).isoformat()
     made = house.ask("POST", "/v1/keys", json={"name": "short", "role": "viewer", "expires_at": soon}).json()
     assert made["key"] not in house.ask("GET", "/v1/keys").text
+    assert (made["datasets"], made["expires_at"][:10]) == ([], soon[:10])
     secret = made["key"].split("_", 2)[2]
     store = house.books.store.engine.url.database
     assert store is not None
