@@ -181,21 +181,24 @@ def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") ->
         assert attribute.domain is not None
         domain = np.empty(len(attribute.domain), dtype=object)
         domain[:] = attribute.domain
-        note = f"{aggregate.label}: within {pick.rank_error_95:.3g} rows of the most frequent value at 95%."
+        note = f"{aggregate.label}: within {some_rows(pick)} of the most frequent value at 95%."
         return ReleasedColumn(domain[codes.astype(np.int64)], unknown, unknown), note
     measure = next(m for m in plan.measures if m.name == pick.source)
     ends = measure.low, measure.high  # the last bin may reach beyond
     values = typed(np.clip(codes, *ends), measure.step, aggregate.type)
-    note = f"{aggregate.label}: its rank is within {pick.rank_error_95:.3g} rows of the one asked for at 95%."
+    note = f"{aggregate.label}: its rank is within {some_rows(pick)} of the one asked for at 95%."
     if pick.function in ("min", "max"):
         beyond = "below" if pick.function == "min" else "above"
-        note = (
-            f"{aggregate.label}: leaves about {pick.rank_error_95:.3g} rows {beyond}, so that nobody decides it alone."
-        )
+        note = f"{aggregate.label}: leaves about {some_rows(pick)} {beyond}, so that nobody decides it alone."
     if not pick.around:
         return ReleasedColumn(values, unknown, unknown), note
     first, last = (typed(np.clip(edge, *ends), measure.step, as_real(aggregate.type)) for edge in (low, high))
     return ReleasedColumn(values, first, last), note
+
+
+def some_rows(pick: Pick) -> str:
+    """By how many rows a rank may be off, to two figures: "9.4 rows", "1,600 rows"."""
+    return f"{float(f'{pick.rank_error_95:.2g}'):,.10g} rows"
 
 
 def as_real(type_: SqlType) -> SqlType:

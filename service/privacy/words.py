@@ -9,6 +9,7 @@ from service.privacy.parts import EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
 from service.privacy.picks import Pick, Tree
 from service.privacy.priced import PricedPlan
 
+AMOUNT = {"laplace": "epsilon", "gaussian": "rho"}
 WHAT = {
     "count": "weighted count of rows",
     "sum": "sum",
@@ -54,9 +55,10 @@ def part_words(plan: PricedPlan, part: Part) -> str:
 
 def pick_words(plan: PricedPlan, pick: Pick) -> str:
     what = f"quantile {pick.p}" if pick.function == "quantile" else pick.function
+    around = f"; noisy counts around it, {AMOUNT[pick.law]} {float(pick.around):.4g}" if pick.around else ""
     return (
         f"{what} of {label_of(plan, pick.source)}: exponential mechanism over {pick.bins} bins,"
-        f" epsilon {float(pick.epsilon):.4g}"
+        f" epsilon {float(pick.epsilon):.4g}{around}"
     )
 
 
