@@ -134,15 +134,15 @@ class Refresher:
         ask = using.ask_of(panel.request)
         if self._is_current(panel, ask, owner):
             using.panels.confirmed(panel.name, now)
-            self._publish(panel.name)
+            self._publish(panel)
             return
         errand = Errand(ask, owner, panel.request, key=f"panel {panel.name} {now}", line=line)
         done = using.answerer.run(errand, using.patience_s)
         if done.body is None:
             using.panels.stale(panel.name, "running", "the refresh takes long; the next one will find its answer")
             return
-        using.panels.refreshed(panel.name, query_id=done.query_id, cost_pico=line.paid, now=now)
-        self._publish(panel.name)
+        using.panels.refreshed(panel, query_id=done.query_id, cost_pico=line.paid, now=now)
+        self._publish(panel)
 
     def _is_current(self, panel: Panel, ask: Ask, owner: Principal) -> bool:
         """Does the panel already show what the store would answer for nothing?"""
@@ -151,14 +151,17 @@ class Refresher:
             return False
         return self._using.answerer.replay_of(ask, owner) == (shown.replay_of or shown.query_id)
 
-    def _publish(self, name: str) -> None:
+    def _publish(self, panel: Panel) -> None:
         """Write the newest answer for BI tools, unless this process has done so: what failed once is made up."""
+        name = panel.name
         newest = self._using.panels.history(name, limit=1)
         if self._using.publisher is None or not newest or self._published.get(name) == newest[0][1]:
             return
         released_at, query_id = newest[0]
         stored = self._using.answers.get(query_id)
-        if stored is not None and self._quietly(name, lambda to: to.publish(name, stored.body, released_at)):
+        if stored is None or stored.dataset != panel.dataset:
+            return  # the name was another panel's before
+        if self._quietly(name, lambda to: to.publish(name, stored.body, released_at)):
             self._published[name] = query_id
 
     def _quietly(self, name: str, act: Callable[[Publisher], None]) -> bool:

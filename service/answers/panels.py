@@ -144,16 +144,19 @@ class Panels:
         update = tables.panel.update().where(tables.panel.c.name == name).values(**values)
         self._store.write(lambda tx: tx.execute(update))
 
-    def refreshed(self, name: str, *, query_id: str, cost_pico: int, now: str) -> None:
-        """Point the panel to its new answer and keep the old one in its history."""
+    def refreshed(self, panel: Panel, *, query_id: str, cost_pico: int, now: str) -> None:
+        """Point the panel to its new answer and keep the old one in its history, unless it asks otherwise by now."""
         good = {"query_id": query_id, "refreshed_at": now, "state": "good", "state_code": "", "state_detail": ""}
         values = good | ({"refresh_pico": cost_pico} if cost_pico else {})
 
+        same = [tables.panel.c[name] == getattr(panel, name) for name in ("name", "owner", "dataset", "request")]
+
         def work(tx: sa.Connection) -> None:
-            tx.execute(tables.panel.update().where(tables.panel.c.name == name).values(**values))
+            if tx.execute(tables.panel.update().where(*same).values(**values)).rowcount != 1:
+                return
             tx.execute(
                 tables.panel_refresh.insert().values(
-                    panel=name, query_id=query_id, refreshed_at=now, share_pico=cost_pico
+                    panel=panel.name, query_id=query_id, refreshed_at=now, share_pico=cost_pico
                 )
             )
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 
 from service.answers.panels import Panel, now_text, parse_period
+from service.answers.store import StoredAnswer
 from service.api.auth import Analyst, Viewer, Wired
 from service.api.exact import ExactRoute
 from service.api.formats import CSV, JSON, agreed, csv_of, flat_names, flat_rows, formed
@@ -108,10 +109,10 @@ def get_history(
     shape: Annotated[Literal["json", "flat", "csv"], Query(alias="format")] = "json",
 ) -> Response:
     """Past refreshes, newest first, each with its rows and intervals; `flat` and `csv` are one time series."""
-    readable(panel, viewer, parts)
+    found = readable(panel, viewer, parts)
     past = []
     for refreshed_at, query_id in parts.panels.history(panel, limit):
-        stored = parts.answers.get(query_id)
+        stored = answer_of(found, query_id, parts)
         if stored is not None:
             past.append((refreshed_at, query_id, json.loads(stored.body)))
     if shape == "json":
@@ -145,12 +146,18 @@ def readable(name: str, principal: Principal, parts: Wired) -> Panel:
     return panel
 
 
+def answer_of(panel: Panel, query_id: str, parts: Wired) -> StoredAnswer | None:
+    """A stored answer of the panel's own dataset: its readers may not be readers of what had the name before."""
+    stored = parts.answers.get(query_id)
+    return stored if stored is not None and stored.dataset == panel.dataset else None
+
+
 def panel_body(panel: Panel, parts: Wired) -> tuple[bytes, bool]:
     """The stored answer plus what the panel knows of itself; False: there is no answer yet.
 
     Joined as bytes: both are JSON objects, and a poll need not read a large answer to add a few fields.
     """
-    stored = None if panel.query_id is None else parts.answers.get(panel.query_id)
+    stored = None if panel.query_id is None else answer_of(panel, panel.query_id, parts)
     own = show_panel(panel)
     if stored is None or stored.status != "answered":
         return json.dumps(own, ensure_ascii=False, allow_nan=False).encode(), False

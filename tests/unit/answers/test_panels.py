@@ -85,7 +85,7 @@ def test_a_panel_of_another_key_can_not_be_taken_over(panels: Panels) -> None:
 
 def test_a_failed_refresh_keeps_the_last_good_answer(panels: Panels) -> None:
     panels.put(PANEL)
-    panels.refreshed("sales", query_id="q_1", cost_pico=3, now=DUE)
+    panels.refreshed(PANEL, query_id="q_1", cost_pico=3, now=DUE)
     panels.stale("sales", "budget-exhausted", "no budget")
     panel = panels.get("sales")
     assert panel is not None
@@ -104,7 +104,7 @@ def test_the_day_on_which_the_money_runs_out_is_named() -> None:
 
 def test_a_new_title_or_line_keeps_the_answer_and_another_question_does_not(panels: Panels) -> None:
     panels.put(PANEL)
-    panels.refreshed("sales", query_id="q_1", cost_pico=3, now=DUE)
+    panels.refreshed(PANEL, query_id="q_1", cost_pico=3, now=DUE)
     same = panels.put(replace(PANEL, title="New", budget_pico=50))
     assert (same.query_id, same.state, same.next_refresh_at) == ("q_1", "good", DUE)
     other = panels.put(replace(PANEL, request='{"sql": "other"}'))
