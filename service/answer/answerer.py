@@ -15,6 +15,7 @@ from service.answer.errand import FAILED, Errand, Submitted, to_store
 from service.answer.estimate import batch_body, estimate_body
 from service.answer.jobs import Job, Jobs
 from service.answer.outer import run_outer
+from service.answer.past import Wanted, history
 from service.answer.pricing import Pricing
 from service.answer.question import Question
 from service.answer.rehearsal import Rehearsal
@@ -22,7 +23,15 @@ from service.answer.replay import Replayed
 from service.answer.shape import encode
 from service.answer.walker import Means, Walker
 from service.answers.store import StoredAnswer
-from service.core.errors import AnswerFailed, IdempotencyKeyReused, NotFound, OuterRefused, ReplayRefused, TooBusy
+from service.core.errors import (
+    AnswerFailed,
+    IdempotencyKeyReused,
+    NotFound,
+    OuterRefused,
+    ReplayRefused,
+    TooBusy,
+    placed,
+)
 from service.core.ids import new_id
 from service.core.request import Ask, Principal
 from service.engine.scratch import ScratchRefused
@@ -93,7 +102,10 @@ class Answerer:
 
     def estimate_all(self, asks: Sequence[Ask], principal: Principal) -> dict[str, Any]:
         """Several questions priced together: each by itself, and what they cost in all."""
-        priced = [self._pricing.cheapest(ask, principal) for ask in asks]
+        priced = []
+        for at, ask in enumerate(asks):
+            with placed(f"body.queries.{at}"):
+                priced.append(self._pricing.cheapest(ask, principal))
         balances = {ask.dataset: self._means.ledger.balance(ask.dataset) for ask in asks}
         estimates = [
             estimate_body(question, balances[question.query.dataset], None if found is None else found.replay_of)
@@ -117,19 +129,9 @@ class Answerer:
         past = ledger.history(principal.prefix, dataset=dataset)
         return budget_body(ledger.balance(dataset), ledger.quota(dataset, principal.prefix), past, detail=detail)
 
-    def history(self, principal: Principal, dataset: str | None, text: str | None) -> list[dict[str, Any]]:
+    def history(self, principal: Principal, wanted: Wanted) -> list[dict[str, Any]]:
         """The caller's own questions, newest first."""
-        return [
-            {
-                "id": past.query_id,
-                "dataset": past.dataset,
-                "sql": past.sql,
-                "asked_at": past.asked_at,
-                "status": past.status,
-                "replay_of": past.replay_of,
-            }
-            for past in self._means.answers.history(principal.prefix, dataset=dataset, text=text)
-        ]
+        return history(self._means.answers, self._means.ledger, principal.prefix, wanted)
 
     def close(self) -> None:
         """Let running queries finish."""

@@ -7,7 +7,7 @@ written in the same transaction as the settle entry. Reading it again is post-pr
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,14 +185,28 @@ class Answers:
             rows = tx.execute(_ON_FRAME, wanted).all()
         return [_release(row) for row in rows]
 
-    def history(self, principal: str, *, dataset: str | None, text: str | None, limit: int = 100) -> list[Asked]:
-        """A principal's own questions, newest first. `text` is searched literally, case-insensitively."""
+    def stored(self, query_ids: Sequence[str]) -> set[str]:
+        """Which of these have an answer, or a failure, in store."""
+        chosen = sa.select(tables.answer.c.query_id).where(tables.answer.c.query_id.in_(query_ids))
+        with self._store.read() as tx:
+            return {str(row.query_id) for row in tx.execute(chosen)}
+
+    def history(
+        self, principal: str, *, dataset: str | None, text: str | None, limit: int = 100, before: str | None = None
+    ) -> list[Asked]:
+        """A principal's own questions, newest first; those that came before the query `before`. `text` is searched
+        literally, case-insensitively."""
         where = tables.answer.c.principal == principal
         if dataset is not None:
             where &= tables.answer.c.dataset == dataset
         if text is not None:
             where &= sa.func.lower(tables.answer.c.sql_text).contains(text.lower(), autoescape=True)
         listed = sa.select(*(tables.answer.c[name] for name in LISTED))
+        if before is not None:
+            last = sa.select(tables.answer.c.asked_at, tables.answer.c.query_id).where(
+                tables.answer.c.query_id == before, tables.answer.c.principal == principal
+            )
+            where &= sa.tuple_(tables.answer.c.asked_at, tables.answer.c.query_id) < last.scalar_subquery()
         newest = (tables.answer.c.asked_at.desc(), tables.answer.c.query_id.desc())
         with self._store.read() as tx:
             return [Asked(*row) for row in tx.execute(listed.where(where).order_by(*newest).limit(limit))]

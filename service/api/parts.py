@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from service.admin import Administration
+from service.answer.past import Wanted
 from service.answer.refresh import Refresher
 from service.answers.panels import Panels
 from service.answers.store import Answers
@@ -45,7 +46,7 @@ class Answering(Protocol):
 
     def budget(self, dataset: str, principal: Principal, detail: bool) -> dict[str, Any]: ...
 
-    def history(self, principal: Principal, dataset: str | None, text: str | None) -> list[dict[str, Any]]: ...
+    def history(self, principal: Principal, wanted: Wanted) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)

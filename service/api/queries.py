@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from service.answer.past import Wanted
 from service.api.auth import Analyst, Viewer, Wired
 from service.api.exact import ExactRoute
 from service.api.examples import ANSWER_RESPONSES, QUERY_EXAMPLES, Waiting
@@ -20,7 +21,8 @@ from service.core.errors import AnswerFailed, NotFound, ServiceError
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=ExactRoute)
 
-QueryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$")]
+QUERY_ID = r"^[A-Za-z0-9_]{1,40}$"
+QueryId = Annotated[str, Path(pattern=QUERY_ID)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -81,9 +83,11 @@ def list_queries(
     parts: Wired,
     dataset: Annotated[Name | None, Query()] = None,
     text: Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    before: Annotated[str | None, Query(pattern=QUERY_ID)] = None,
 ) -> Response:
-    """This key's own history, newest first."""
-    found = parts.answerer.history(analyst, dataset, text)
+    """This key's own history, newest first; `before` a listed id, the next page of it."""
+    found = parts.answerer.history(analyst, Wanted(dataset, text, limit, before))
     return Response(json.dumps(found, allow_nan=False, default=str), media_type=JSON)
 
 

@@ -14,7 +14,7 @@ from service.api.exact import read_exact
 from service.catalog.declare import Name
 from service.catalog.declare import Words as Words
 from service.core.amounts import parse_delta, parse_epsilon, parse_share
-from service.core.errors import LossOutOfRange
+from service.core.errors import LossOutOfRange, placed
 from service.core.plan import Accuracy, Loss
 from service.core.request import Ask, AskedBounds, Role
 from service.core.schema import NAME_PATTERN
@@ -229,7 +229,10 @@ def _columns(bounds: BoundsWire) -> dict[str, Any]:
 def fitted(wire: EstimateListWire) -> list[Ask]:
     """The questions of a list; with `fit`, that epsilon is divided over them, rounded down to the grid: in
     proportion to the epsilons that they give themselves, or equally."""
-    asks = [ask_of(question) for question in wire.queries]
+    asks = []
+    for at, question in enumerate(wire.queries):
+        with placed(f"body.queries.{at}"):
+            asks.append(ask_of(question))
     if wire.fit is None:
         return asks
     total = parse_epsilon(wire.fit.epsilon, "fit.epsilon")

@@ -26,6 +26,8 @@ ServiceError
 Bugs are AssertionError, never a ServiceError.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -48,6 +50,16 @@ class ServiceError(Exception):
 
     def __str__(self) -> str:
         return self.detail
+
+
+@contextmanager
+def placed(where: str) -> Iterator[None]:
+    """A refusal of one of several questions says which of them it means."""
+    try:
+        yield
+    except ServiceError as refused:
+        refused.extra.setdefault("where", where)
+        raise
 
 
 class RequestMalformed(ServiceError):

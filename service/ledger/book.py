@@ -5,7 +5,7 @@ commit; without it they commit on their own.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -97,6 +97,11 @@ class Ledger:
         """An analyst's own charges, newest first, 100 at a time; `before` is the last entry seen."""
         with self._store.read() as tx:
             return history.history(tx, principal, dataset=dataset, before=before)
+
+    def shares(self, principal: str, query_ids: Sequence[str]) -> dict[str, int]:
+        """Pico of the budget that each of these queries took; a replay took nothing and is not there."""
+        with self._store.read() as tx:
+            return history.shares(tx, principal, query_ids) if query_ids else {}
 
     # What admins do.
 

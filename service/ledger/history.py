@@ -2,7 +2,7 @@
 ran, which the time ladder hides."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,13 @@ def history(tx: sa.Connection, principal: str, *, dataset: str | None, before: i
     if before is not None:
         chosen = chosen.where(entry.c.number < before)
     return [_past(row) for row in tx.execute(chosen.order_by(entry.c.number.desc()).limit(PAGE))]
+
+
+def shares(tx: sa.Connection, principal: str, query_ids: Sequence[str]) -> dict[str, int]:
+    """What each of these queries of a principal took of its dataset's budget, in pico."""
+    own = (entry.c.who == principal) & (entry.c.kind == "reserve") & entry.c.query_id.in_(query_ids)
+    rows = tx.execute(sa.select(entry.c.query_id, entry.c.body).where(own))
+    return {str(row.query_id): int(json.loads(row.body)["share"]) for row in rows}
 
 
 def _past(row: Any) -> Past:

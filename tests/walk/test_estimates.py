@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from service.answer.past import Wanted
 from service.answer.question import put_question
 from service.api.wire import EstimateListWire, QuestionWire, ask_of, fitted
 from service.app import Books, Walk
@@ -79,11 +80,22 @@ def test_so_it_is_under_rho(opened: tuple[Books, Walk], sql: str) -> None:
     assert moved > 0
 
 
+def test_of_several_questions_the_refused_one_is_named(opened: tuple[Books, Walk]) -> None:
+    good, bad = Ask("shop", COUNT.format(1), Loss("epsilon", PICO)), Ask("shop", "SELECT x FROM customers")
+    with pytest.raises(ConstructRefused) as refused:
+        opened[1].answerer.estimate_all([good, bad], BUYER)
+    assert refused.value.extra["where"] == "body.queries.1"
+    wire = EstimateListWire.model_validate({"queries": [{"dataset": "shop", "sql": "SELECT 1", "epsilon": "none"}]})
+    with pytest.raises(LossOutOfRange) as refused_amount:
+        fitted(wire)
+    assert refused_amount.value.extra["where"] == "body.queries.0"
+
+
 def test_an_estimate_touches_neither_ledger_nor_history(opened: tuple[Books, Walk]) -> None:
     books, walk = opened
-    before = (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, None, None)))
+    before = (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, Wanted())))
     walk.answerer.estimate(Ask("shop", COUNT.format(1), Loss("epsilon", PICO)), BUYER)
-    assert (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, None, None))) == before
+    assert (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, Wanted()))) == before
 
 
 @pytest.mark.parametrize("half_width", [3, 50])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from service.answer.outer import core_columns, is_plain, typed
+from service.answer.past import Wanted
 from service.answer.question import put_question
 from service.answer.rehearsal import SECONDS, Rehearsal, _tables
 from service.app import Books, Walk
@@ -101,7 +102,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
 
 def books_of(house: Served) -> tuple[object, object, int]:
     ledger = house.books.ledger
-    return ledger.balance("clinic"), ledger.verify(), len(house.walk.answerer.history(ANALYST, None, None))
+    return ledger.balance("clinic"), ledger.verify(), len(house.walk.answerer.history(ANALYST, Wanted()))
 
 
 def said(response: Any) -> dict[str, Any]:
