@@ -26,7 +26,7 @@ NARROW = Fraction(2) ** 120
 
 SUM_BITS = 32
 SQUARE_BITS = 20
-ORDER_BITS = 62  # values that are only compared (quantiles, minimum, maximum)
+ORDER_BITS = 60  # values that are only compared (quantiles, minimum, maximum): bins reach a little beyond them
 
 
 def finite(low: Fraction, high: Fraction) -> Range | None:

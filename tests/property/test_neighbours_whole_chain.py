@@ -65,6 +65,8 @@ SLY = [
     "SUM(CASE WHEN status = 'open' THEN amount END), COUNT(amount) FROM orders",
     "SELECT SUM(CASE WHEN status = 'paid' THEN 1 WHEN status = 'paid' THEN 2 END), "
     "COUNT(*) FILTER (WHERE status = 'open') FROM orders",
+    "SELECT MEDIAN(amount * 30000000000001), COUNT(*) FROM orders",  # codes of 62 bits
+    "SELECT MIN(-amount * 45000000000001), MAX(amount * 40000000000001) FROM orders",
 ]
 
 Data = dict[str, list[dict[str, object]]]
