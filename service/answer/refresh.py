@@ -112,7 +112,7 @@ class Refresher:
             try:
                 self.tick()
             except Exception as bug:
-                log.error("panels could not be looked through", extra={"cause": type(bug).__name__})
+                log.error("panels could not be looked through", extra={"kind": type(bug).__name__})
 
     def _refresh(self, panel: Panel, now: str) -> None:
         """Ask in the owner's name; on refusal the last good answer stays, with a state that says why."""
@@ -126,7 +126,7 @@ class Refresher:
         except ServiceError as error:
             panels.stale(panel.name, error.code, f"{error.title}: {error.detail}")
         except Exception as bug:
-            log.error("a refresh ended in a bug", extra={"panel": panel.name, "cause": type(bug).__name__})
+            log.error("a refresh ended in a bug", extra={"panel": panel.name, "kind": type(bug).__name__})
             panels.stale(panel.name, "internal-error", "the refresh could not be completed")
 
     def _ask(self, panel: Panel, owner: Principal, now: str) -> None:
@@ -171,6 +171,6 @@ class Refresher:
         try:
             act(self._using.publisher)
         except Exception as bug:
-            log.error("a panel could not be published", extra={"panel": name, "cause": type(bug).__name__})
+            log.error("a panel could not be published", extra={"panel": name, "kind": type(bug).__name__})
             return False
         return True

@@ -13,6 +13,7 @@ FIELDS = (
     "key",
     "problem",
     "query_id",
+    "panel",
     "kind",
     "places",
     "dataset",

@@ -47,6 +47,12 @@ def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wire
     if ask.fresh:
         raise LossOutOfRange("a panel pays once per data version; fresh can not be set", {"field": "fresh"})
     unit, cost = parts.answerer.line_cost(ask, analyst)
+    line = parse_epsilon(wanted.budget, "budget")
+    if line < cost:
+        raise LossOutOfRange(
+            f"the line of {unit} {show_pico(line)} does not cover one refresh, which costs {show_pico(cost)}",
+            {"field": "budget", "remedy": "give a larger budget, or a query that costs less"},
+        )
     period = parse_period(wanted.refresh)
     stored = parts.panels.put(
         Panel(
@@ -58,12 +64,12 @@ def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wire
             chart=json.dumps(wanted.chart or {}, default=str),
             refresh_seconds=period,
             unit=unit,
-            budget_pico=parse_epsilon(wanted.budget, "budget"),
+            budget_pico=line,
             refresh_pico=cost,
             next_refresh_at=None if period is None else now_text(),
         )
     )
-    return Response(json.dumps(show_panel(stored)), media_type=JSON)
+    return Response(json.dumps(show_panel(stored, analyst)), media_type=JSON)
 
 
 @router.post("/{panel}/refresh", response_model=dict[str, Any])
@@ -72,13 +78,13 @@ def refresh_panel(panel: PanelName, analyst: Analyst, parts: Wired) -> Response:
     found = readable(panel, analyst, parts)
     if analyst.role != "admin" and found.owner != analyst.prefix:
         raise NotAllowed("only the panel's owner or an admin may refresh it")
-    return Response(json.dumps(show_panel(parts.refresher.refresh(panel))), media_type=JSON)
+    return Response(json.dumps(show_panel(parts.refresher.refresh(panel), analyst)), media_type=JSON)
 
 
 @router.get("", response_model=list[dict[str, Any]])
 def list_panels(viewer: Viewer, parts: Wired) -> Response:
     """The panels of datasets that this key may read."""
-    shown = [show_panel(panel) for panel in parts.panels.all() if may_read(viewer, panel.dataset)]
+    shown = [show_panel(panel, viewer) for panel in parts.panels.all() if may_read(viewer, panel.dataset)]
     return Response(json.dumps(shown), media_type=JSON)
 
 
@@ -87,7 +93,7 @@ def get_panel(panel: PanelName, viewer: Viewer, parts: Wired, request: Request, 
     """The last good answer with its age; 304 when it has not changed."""
     media_type = agreed(shape, request.headers.get("accept"))
     found = readable(panel, viewer, parts)
-    body, has_answer = panel_body(found, parts)
+    body, has_answer = panel_body(found, viewer, parts)
     content = formed(body, shape, media_type) if has_answer else body
     media_type = media_type if has_answer else JSON
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -152,22 +158,23 @@ def answer_of(panel: Panel, query_id: str, parts: Wired) -> StoredAnswer | None:
     return stored if stored is not None and stored.dataset == panel.dataset else None
 
 
-def panel_body(panel: Panel, parts: Wired) -> tuple[bytes, bool]:
+def panel_body(panel: Panel, reader: Principal, parts: Wired) -> tuple[bytes, bool]:
     """The stored answer plus what the panel knows of itself; False: there is no answer yet.
 
     Joined as bytes: both are JSON objects, and a poll need not read a large answer to add a few fields.
     """
     stored = None if panel.query_id is None else answer_of(panel, panel.query_id, parts)
-    own = show_panel(panel)
+    own = show_panel(panel, reader)
     if stored is None or stored.status != "answered":
         return json.dumps(own, ensure_ascii=False, allow_nan=False).encode(), False
     del own["dataset"]  # the answer names it
     return stored.body[:-1] + b"," + json.dumps(own, ensure_ascii=False, allow_nan=False).encode()[1:], True
 
 
-def show_panel(panel: Panel) -> dict[str, Any]:
-    """Name, state and money. The owner is a key's public prefix."""
-    return {
+def show_panel(panel: Panel, reader: Principal) -> dict[str, Any]:
+    """Name, state and money; the query too, for those who may ask. The owner is a key's public prefix."""
+    given = {} if reader.role == "viewer" else {"query": query_of(panel)}
+    return given | {
         "panel": panel.name,
         "dataset": panel.dataset,
         "title": panel.title,
@@ -187,3 +194,19 @@ def show_panel(panel: Panel) -> dict[str, Any]:
             "per_refresh": show_pico(panel.refresh_pico),
         },
     }
+
+
+def query_of(panel: Panel) -> dict[str, Any]:
+    """What was asked for: the SQL and whatever the author gave beside it."""
+    given = without_silence(json.loads(panel.request))
+    del given["dataset"]
+    if given["dialect"] == "duckdb":
+        del given["dialect"]
+    if "bounds" in given:
+        given["bounds"] = without_silence(given["bounds"])
+    return given
+
+
+def without_silence(asked: dict[str, Any]) -> dict[str, Any]:
+    """What was left out is stored as null, false or empty."""
+    return {name: value for name, value in asked.items() if value is not None and value is not False and value != {}}

@@ -269,6 +269,21 @@ def test_published_panels_follow_refreshes_and_go_with_the_panel(board: Board) -
     assert board.cost == "0.2"
 
 
+def test_a_panel_that_could_never_be_refreshed_is_refused_at_once(board: Board) -> None:
+    response = board.house.ask("PUT", board.path, "analyst", json={**board.wanted, "budget": "0.09"})
+    assert (response.status_code, response.json()["field"]) == (422, "budget")
+    assert "does not cover one refresh, which costs 0.1" in response.json()["detail"]
+
+
+def test_whoever_may_ask_sees_the_panels_query_as_put_takes_it(board: Board) -> None:
+    made = board.put(bounds={"rows_per_unit": 3})
+    given = {name: board.wanted[name] for name in ("sql", "epsilon")} | {"bounds": {"rows_per_unit": 3}}
+    assert made["query"] == given
+    assert board.put(**made["query"])["query"] == given, "it goes round"
+    assert "query" not in board.get()
+    assert all("query" not in panel for panel in board.house.ask("GET", "/v1/panels", "viewer").json())
+
+
 def test_a_line_may_be_counted_in_share(board: Board) -> None:
     """A question priced by accuracy pays with whatever is cheapest: its line is a share of the budget.
     (Last in this file: Gaussian noise closes the order in which `cost` counts.)"""
