@@ -13,7 +13,7 @@ from service.sql.refusals import refused
 from service.sql.values import Value, derived
 
 LONGEST = 1 << 20  # characters; a longer text counts as this long where its length is summed
-JOINED = 10_000  # characters that joined texts keep
+JOINED = 10_000  # characters that joined and split texts keep
 
 shown("text", "LOWER(t)", "UPPER(t)", "TRIM(t)", "LTRIM(t)", "RTRIM(t)", "LENGTH(t)", "SUBSTRING(t, literal, literal)",
       "LEFT(t, literal)", "RIGHT(t, literal)", "REPLACE(t, literal, literal)", "CONCAT(a, b, …), a || b",
@@ -78,24 +78,29 @@ def _replace(node: exp.Expression, c: Compiler) -> Value:
     return derived(exp.Replace(this=value.tree, expression=next(strings), replacement=next(strings)), VARCHAR, value)
 
 
+def _cut(tree: exp.Expression) -> exp.Expression:
+    """The beginning of a text, so that one person's very long one does not need more memory than there is."""
+    return exp.Substring(this=tree, start=number(1), length=number(JOINED))
+
+
 @handles(exp.DPipe, exp.Concat)
 def _concat(node: exp.Expression, c: Compiler) -> Value:
     """Both are emitted as ||. CONCAT skips NULL in DuckDB, so its parts become '' first.
 
-    The result is cut: texts that double in every subquery would exhaust the memory, but only if the row is there.
+    Parts and result are cut: texts that double in every subquery would exhaust the memory, but only if the row
+    is there.
     """
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     values = [c.typed(part, "VARCHAR") for part in parts]
     if len(values) > 8:
         raise refused("at most 8 texts can be joined", node, construct="CONCAT", remedy="join fewer texts")
-    trees = [value.tree for value in values]
+    trees = [_cut(value.tree) for value in values]
     if isinstance(node, exp.Concat):
         trees = [exp.Coalesce(this=tree, expressions=[exp.Literal(this="", is_string=True)]) for tree in trees]
     tree = trees[0]
     for part in trees[1:]:
         tree = exp.DPipe(this=tree, expression=wrapped(part))
-    cut = exp.Substring(this=tree, start=number(1), length=number(JOINED))
-    return derived(cut, VARCHAR, *values)
+    return derived(_cut(tree), VARCHAR, *values)
 
 
 @handles(exp.StartsWith, exp.EndsWith, exp.Contains)
@@ -114,9 +119,12 @@ def _position(node: exp.Expression, c: Compiler) -> Value:
 
 @handles(exp.SplitPart)
 def _split(node: exp.Expression, c: Compiler) -> Value:
+    """The engine makes a list of all parts first, so the text is cut before it."""
     value, part = c.typed(node.this, "VARCHAR"), text_literal(node.args.get("delimiter"), c)
     index = whole(node.args.get("part_index"), c, low=1, high=1_000)
-    tree = exp.SplitPart(this=value.tree, delimiter=exp.Literal(this=part, is_string=True), part_index=number(index))
+    tree = exp.SplitPart(
+        this=_cut(value.tree), delimiter=exp.Literal(this=part, is_string=True), part_index=number(index)
+    )
     return derived(tree, VARCHAR, value)
 
 
