@@ -9,7 +9,7 @@ from typing import Any
 from service import __version__
 from service.answer.outer import OuterResult
 from service.answer.question import Question
-from service.answer.shape import column_to_json, ends_to_json, to_json
+from service.answer.shape import column_to_json, computed_to_json, ends_to_json, to_json
 from service.core.amounts import CLOSED, Cost, show_atto, show_fraction, show_pico
 from service.core.boundary import ReleasedTable
 from service.core.plan import Output, Plan
@@ -44,7 +44,7 @@ def answer_body(
         "columns": [
             _column(output, type_name, released) for output, type_name in zip(outputs, result.types, strict=True)
         ],
-        "rows": _by_rows([column_to_json(cells) for cells in result.cells], result.size),
+        "rows": _by_rows([_values(output, result, at) for at, output in enumerate(outputs)], result.size),
         **_intervals(result),
         "cost": cost_shown(question, facts.replay_of),
         "remaining": remaining_shown(facts.balance),
@@ -163,6 +163,14 @@ def _column(output: Output, type_name: str, released: Sequence[ReleasedTable]) -
         shown["noise_std"] = to_json(column.noise_std) if column else None
         shown["half_width_95"] = to_json(column.half_width) if column else None
     return shown
+
+
+def _values(output: Output, result: OuterResult, at: int) -> list[Any]:
+    """Released values have been rounded to their noise already; what is computed from them is so here."""
+    interval = result.intervals[at]
+    if output.direct is not None or output.role == "key" or interval is None:
+        return column_to_json(result.cells[at])
+    return computed_to_json(result.cells[at], *interval)
 
 
 def _intervals(result: OuterResult) -> dict[str, Any]:

@@ -77,6 +77,20 @@ def ends(low: Any, high: Any) -> tuple[Any, Any]:
     return _rounded(bottom, digits), _rounded(top, digits)
 
 
+def computed_to_json(cells: Array | list[Any], low: Array, high: Array) -> list[Any]:
+    """What the outer SQL computed, rounded to a thousandth of its interval's width, as released values are."""
+    shown = column_to_json(cells)
+    if not any(isinstance(cell, float) for cell in shown):
+        return shown
+    return [_computed(cell, to_json(bottom), to_json(top)) for cell, bottom, top in zip(shown, low, high, strict=True)]
+
+
+def _computed(cell: Any, bottom: Any, top: Any) -> Any:
+    if not isinstance(cell, float) or not isinstance(bottom, int | float) or not isinstance(top, int | float):
+        return cell
+    return round(cell, 3 - math.floor(math.log10(top - bottom))) if top > bottom else cell
+
+
 def _rounded(value: float, digits: int) -> float | int:
     rounded = round(value, digits)
     return int(rounded) if digits <= 0 else float(rounded)

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from service.answer.shape import column_to_json, ends, ends_to_json, to_json
+from service.answer.shape import column_to_json, computed_to_json, ends, ends_to_json, to_json
 
 RANDOM = np.random.default_rng(5)
 COLUMNS = [
@@ -35,6 +35,14 @@ def test_intervals_are_rounded_as_their_ends_one_by_one(width: float, size: floa
     wanted = [ends(bottom, top) for bottom, top in zip(low, low + width, strict=True)]
     assert got == ([pair[0] for pair in wanted], [pair[1] for pair in wanted])
     assert [type(end) for end in got[0]] == [type(pair[0]) for pair in wanted]
+
+
+def test_a_computed_value_has_no_digits_that_its_interval_makes_meaningless() -> None:
+    cells = np.array([71.6437897556076, 0.31123456789, 123456.789, 5.5, math.nan])
+    low, high = np.array([-27.0, 0.3107, 0.0, 5.5, 0.0]), np.array([158.0, 0.3117, 2e6, 5.5, 1.0])
+    assert computed_to_json(cells, low, high) == [71.6, 0.311235, 123000.0, 5.5, None]
+    assert computed_to_json(np.array([7, 8]), low[:2], high[:2]) == [7, 8], "whole numbers stay whole"
+    assert computed_to_json([None, "x"], low[:2], high[:2]) == [None, "x"]
 
 
 def test_unknown_unequal_and_typed_intervals_go_the_slow_way() -> None:
