@@ -39,6 +39,7 @@ def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:
     ask = settled(ask, schema)
     query = understand(ask, schema)
     loss = offered(ask, schema, query, terms)
+    check_names(query, loss)
     priced = price(query, loss, terms)
     check_cap(priced, schema, terms)
     notes = (*query.notes, *plan_notes(query, schema.unit), *priced.notes)
@@ -81,6 +82,19 @@ def offered(ask: Ask, schema: Schema, query: Query, terms: Terms) -> Loss:
     if loss.delta == 0 and not all(plan.keys_declared for plan in query.cores):
         loss = replace(loss, delta=schema.defaults.delta or terms.delta_selection // DELTA_PARTS)
     return loss
+
+
+def check_names(query: Query, loss: Loss) -> None:
+    """Weights and a wanted accuracy name values of the answer; what they say of a key would be ignored."""
+    values = [output.name for output in query.outer.outputs if output.role == "value"]
+    accuracy = [] if loss.accuracy is None else [loss.accuracy.output]
+    for field_, names in (("weights", loss.weights), ("accuracy", accuracy)):
+        for name in names:
+            if name not in values:
+                raise LossOutOfRange(
+                    f"{field_} names {name[:60]!r}, which is not a value of this query",
+                    {"field": field_, "remedy": f"name one of: {', '.join(values)[:300]}"},
+                )
 
 
 def check_cap(priced: PricedQuery, schema: Schema, terms: Terms) -> None:

@@ -80,6 +80,15 @@ def test_so_it_is_under_rho(opened: tuple[Books, Walk], sql: str) -> None:
     assert moved > 0
 
 
+@pytest.mark.parametrize("name", ["m", "country"])
+def test_weights_and_accuracy_name_values_and_are_told_which_there_are(opened: tuple[Books, Walk], name: str) -> None:
+    weighted = Loss("epsilon", PICO, weights={name: Fraction(2)})
+    for loss in (weighted, Loss("accuracy", 0, accuracy=Accuracy(name, Fraction(5), Fraction(19, 20)))):
+        with pytest.raises(LossOutOfRange, match="not a value of this query") as refused:
+            opened[1].answerer.estimate(Ask("shop", COUNT.format(1), loss), BUYER)
+        assert refused.value.extra["remedy"] == "name one of: n"
+
+
 def test_of_several_questions_the_refused_one_is_named(opened: tuple[Books, Walk]) -> None:
     good, bad = Ask("shop", COUNT.format(1), Loss("epsilon", PICO)), Ask("shop", "SELECT x FROM customers")
     with pytest.raises(ConstructRefused) as refused:
