@@ -17,7 +17,7 @@ from service.answer.refresh import Refresher, Refreshing
 from service.answers.panels import Panels
 from service.answers.publish import Publisher
 from service.answers.store import Answers
-from service.api import admin, datasets, docs, estimates, health, problems, queries
+from service.api import admin, console, datasets, docs, estimates, health, problems, queries
 from service.api import panels as panel_routes
 from service.api.examples import PROBLEM_RESPONSES, Problem
 from service.api.frame import Frame
@@ -198,6 +198,8 @@ def assemble(settings: Settings, parts: Parts, lifespan: Callable[..., object] |
         app.include_router(router)
     if settings.docs:
         app.include_router(docs.router)
+    if settings.console:
+        app.include_router(console.console_router())
     problems.install(app)
     document_problems(app)
     if settings.cors_origins:

@@ -46,6 +46,7 @@ class Settings(BaseSettings):
     concurrent_requests: int = Field(default=8, ge=1, le=1000)
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     docs: bool = True
+    console: bool = True
     metrics: bool = False
     traces: bool = False
     metrics_port: int = Field(default=0, ge=0, le=65535)

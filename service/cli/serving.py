@@ -118,7 +118,8 @@ def show_welcome(settings: Settings, made: dict[str, str]) -> None:
         )
     else:
         print("Data and keys of the last run are kept. Lost the keys? halftone key create --role admin")
-    print(f"\nServing on {base} (API: {base}/docs). Ctrl-C stops it.", flush=True)
+    shown = f"console: {base}/, API: {base}/docs" if settings.console else f"API: {base}/docs"
+    print(f"\nServing on {base} ({shown}). Ctrl-C stops it.", flush=True)
 
 
 def require_free(settings: Settings) -> None:

@@ -1,0 +1,136 @@
+// What an admin sees: datasets with their budgets, imports, keys, and the books.
+
+import { at, call } from "./api.js";
+import { actsOf, auditOf, verifying } from "./books.js";
+import { gauge } from "./budget.js";
+import { brief, byId, el, problem, show, twice, when } from "./dom.js";
+import { keysCard } from "./keys.js";
+
+const LOOK_AGAIN_MS = 2000;
+const boxes = {};
+let datasets = [];
+
+export async function openAdmin() {
+  if (!boxes.datasets) {
+    for (const name of ["datasets", "imports", "keys", "books"]) boxes[name] = el("section", { class: "card", "aria-live": "polite" });
+    show(byId("admin"), el("div", { class: "admin" }, Object.values(boxes)));
+  }
+  await Promise.all([
+    filled(boxes.datasets, showDatasets),
+    filled(boxes.keys, () => keysCard(boxes.keys)),
+    filled(boxes.books, showBooks),
+  ]);
+}
+
+async function filled(box, filling) {
+  try {
+    await filling();
+  } catch (error) {
+    show(box, problem(error));
+  }
+}
+
+async function showDatasets() {
+  datasets = (await call("GET", "/v1/datasets")).body;
+  const cards = await Promise.all(datasets.map(datasetOf));
+  show(boxes.datasets, el("h2", {}, "Datasets"),
+    cards.length ? cards : el("p", {}, "None is declared yet: halftone apply, or PUT /v1/datasets/…"));
+}
+
+async function datasetOf({ name, unit }) {
+  const dataset = name;
+  const { body } = await call("GET", at`/v1/datasets/${dataset}/budget`);
+  const said = el("div", { "aria-live": "polite" });
+  const again = async (doing) => {
+    try {
+      await doing();
+      await showDatasets();
+    } catch (error) {
+      show(said, problem(error));
+    }
+  };
+  return el("article", { class: "dataset", "aria-label": `Dataset ${dataset}` },
+    el("h3", {}, dataset, el("span", { class: "quiet-text" }, ` protects each ${unit}`)),
+    el("p", { class: "figure" }, el("strong", {}, `ε ${brief(body.remaining.epsilon)}`), ` of ${brief(body.granted.epsilon)} left`,
+      el("span", { class: "quiet-text" }, ` · ceiling ε ${brief(body.ceiling.epsilon)} at δ ${brief(body.ceiling.delta)}`)),
+    gauge({ granted: body.granted.epsilon, left: body.remaining.epsilon, label: `Budget of ${dataset}` }),
+    body.paused && el("p", { class: "warn" }, "Paused: no question is answered."),
+    granting(dataset, body, again), pausing(dataset, body.paused, again), said);
+}
+
+const field = (label, attributes) => {
+  const input = el("input", { class: "short", autocomplete: "off", ...attributes });
+  return [input, el("label", {}, label, input)];
+};
+
+function granting(dataset, budget, again) {
+  const [epsilon, epsilonBox] = field("Epsilon in all", { inputmode: "decimal", placeholder: budget.granted.epsilon });
+  const [delta, deltaBox] = field("Delta in all", { inputmode: "decimal", placeholder: budget.granted.delta });
+  const [reason, reasonBox] = field("Reason", { required: true });
+  const send = (event) => {
+    event.preventDefault();
+    const body = { epsilon: epsilon.value.trim() || undefined, delta: delta.value.trim() || undefined, reason: reason.value };
+    again(async () => call("POST", at`/v1/datasets/${dataset}/grants`, { body }));
+  };
+  return el("details", {}, el("summary", {}, "Grant"),
+    el("p", { class: "hint" }, "How much of the ceiling may be used from now on. What is spent stays spent."),
+    el("form", { class: "row", submit: send }, epsilonBox, deltaBox, reasonBox, el("button", { type: "submit" }, "Grant")));
+}
+
+function pausing(dataset, paused, again) {
+  const [reason, reasonBox] = field("Reason", { required: true });
+  const send = (event) => {
+    event.preventDefault();
+    const body = { reason: reason.value };
+    again(async () => (paused
+      ? call("POST", at`/v1/datasets/${dataset}/resume`, { body })
+      : call("POST", at`/v1/datasets/${dataset}/pause`, { body })));
+  };
+  const word = paused ? "Resume" : "Pause";
+  return el("details", {}, el("summary", {}, word), el("form", { class: "row", submit: send }, reasonBox, el("button", { type: "submit" }, word)));
+}
+
+async function showBooks() {
+  const acts = await actsOf();
+  show(boxes.books, el("h2", {}, "Books"), verifying(), auditOf(acts));
+  await filled(boxes.imports, () => showImports(acts));
+}
+
+// The API has no list of imports; the audit names the import of every declared table, and each can be looked up.
+async function showImports(acts) {
+  const last = new Map();
+  for (const act of acts) {
+    const started = act.body?.what?.import;
+    if (started) last.set(act.body.what.subject, started);
+  }
+  const found = await Promise.all([...last].map(async ([subject, started]) => {
+    try {
+      return { subject, ...(await call("GET", at`/v1/imports/${started}`)).body };
+    } catch (error) {
+      return { subject, state: "unknown", detail: error.body?.detail ?? error.message };
+    }
+  }));
+  show(boxes.imports, el("h2", {}, "Imports"), found.length ? el("ul", { class: "plain" }, found.map(importOf)) : el("p", {}, "None yet."));
+  const running = found.some((each) => each.state === "running");
+  if (running && !byId("page-admin").hidden) setTimeout(() => filled(boxes.imports, () => showImports(acts)), LOOK_AGAIN_MS);
+}
+
+function importOf(found) {
+  const running = found.state === "running";
+  const [dataset, table] = found.subject.split(".");
+  return el("li", { class: "import" }, el("span", { class: "mono" }, found.subject), " ",
+    el("span", { class: found.state === "failed" ? "warn" : "quiet-text" }, found.state), " ",
+    running && el("progress", { max: "100", value: found.percent ?? 0, "aria-label": `Import of ${found.subject}` }),
+    found.finished_at && el("span", { class: "quiet-text" }, when(found.finished_at)), " ",
+    !running && twice("Import again", "Really import again?", () => importAgain(dataset, table)),
+    found.detail && el("p", { class: "hint" }, found.detail));
+}
+
+// New data under the same declaration; the old version serves until the new one is ready.
+async function importAgain(dataset, table) {
+  await filled(boxes.imports, async () => {
+    const { body: declared } = await call("GET", at`/v1/datasets/${dataset}/declaration`);
+    await call("PUT", at`/v1/datasets/${dataset}/tables/${table}`, { body: declared.tables[table] });
+    await showBooks();
+  });
+}

@@ -1,0 +1,68 @@
+// What is known about a dataset: tables, columns, bounds, domains, and whose privacy is kept.
+
+import { el } from "./dom.js";
+
+const DOMAIN_SHOWN = 12;
+
+function unitOf(table) {
+  if (!table.private) return "public: read without a charge";
+  if (table.unit?.column) return `one person: ${table.unit.column}`;
+  const via = table.unit?.via;
+  return via ? `one person: ${via.column}, through ${via.references}` : "private";
+}
+
+function facts(column) {
+  const said = [];
+  if (column.bounds) said.push(`${column.bounds[0]} to ${column.bounds[1]}`);
+  if (column.domain) {
+    const more = column.domain.length - DOMAIN_SHOWN;
+    said.push(column.domain.slice(0, DOMAIN_SHOWN).join(", ") + (more > 0 ? ` and ${more} more` : ""));
+  }
+  if (column.unique) said.push("unique");
+  return said.join("; ");
+}
+
+function columnRow(name, column, insert) {
+  const word = insert
+    ? el("button", { type: "button", class: "name", title: "Put into the question", click: () => insert(name) }, name)
+    : name;
+  return el("tr", {}, el("th", { scope: "row" }, word), el("td", {}, column.type.toLowerCase()),
+    el("td", {}, facts(column)));
+}
+
+// All tables, each folded away; clicking a name puts it where the cursor is.
+export function tablesOf(schema, insert) {
+  return Object.entries(schema.tables).map(([name, table]) =>
+    el("details", { class: "table" },
+      el("summary", {}, el("span", { class: "mono" }, name),
+        el("span", { class: "quiet-text" }, table.private ? "" : " public")),
+      el("p", { class: "hint" }, unitOf(table)),
+      el("table", {},
+        el("thead", { class: "unseen" }, el("tr", {}, ["Column", "Type", "Declared"].map((head) => el("th", { scope: "col" }, head)))),
+        el("tbody", {}, Object.entries(table.columns).map(([each, column]) => columnRow(each, column, insert))))));
+}
+
+// The defaults that an empty field takes, in a sentence.
+export function defaultsOf(schema) {
+  const given = schema.defaults;
+  return [
+    `Protects each ${schema.unit} as a whole.`,
+    given.epsilon && ` Default: epsilon ${given.epsilon} a question.`,
+    schema.epsilon_per_query_max && ` At most ${schema.epsilon_per_query_max}.`,
+  ];
+}
+
+// A first question that works: a table with a declared domain is counted by it.
+export function starter(schema) {
+  const tables = Object.entries(schema.tables).filter(([, table]) => table.private);
+  for (const [name, table] of tables) {
+    const key = Object.keys(table.columns).find((each) => table.columns[each].domain);
+    if (key) return `SELECT ${key}, COUNT(*) AS n\nFROM ${name}\nGROUP BY ${key}`;
+  }
+  return tables.length ? `SELECT COUNT(*) AS n\nFROM ${tables[0][0]}` : "";
+}
+
+// table.column of everything that a question may bound.
+export const bounded = (schema) =>
+  Object.entries(schema.tables).flatMap(([name, table]) =>
+    Object.entries(table.columns).filter(([, column]) => column.bounds).map(([each]) => `${name}.${each}`));
