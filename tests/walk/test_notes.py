@@ -46,6 +46,14 @@ def test_scaled_down_rows_are_announced(opened: tuple[Books, Walk]) -> None:
     assert said.startswith("At most 3 rows of one customer count")
 
 
+def test_clamped_totals_per_unit_are_announced(opened: tuple[Books, Walk]) -> None:
+    each = "SELECT AVG(x) AS x FROM (SELECT customer_id, {} AS x FROM orders GROUP BY customer_id) per"
+    for total in ("COUNT(*)", "SUM(amount)"):
+        (said,) = notes(opened, each.format(total), rows_per_unit=7)
+        assert said.startswith("Counts and sums per customer are clamped to what 7 rows come to")
+    assert notes(opened, each.format("MAX(amount)")) == [], "an extreme is no total"
+
+
 def test_counting_people_scales_no_rows(opened: tuple[Books, Walk]) -> None:
     assert notes(opened, "SELECT COUNT(DISTINCT customer_id) AS n FROM orders") == []
 
