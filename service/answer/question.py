@@ -105,8 +105,9 @@ def check_cap(priced: PricedQuery, schema: Schema, terms: Terms) -> None:
     allowed = most * PICO // terms.epsilon_ceiling
     asked = priced.cost.orders[-1] if priced.law == "laplace" else None
     if (asked is not None and asked > most) or (asked is None and priced.share > allowed):
+        cost = f"epsilon {show_pico(asked)}" if asked is not None else f"a share of {show_pico(priced.share)}"
         raise LossOutOfRange(
             f"one query to {schema.dataset!r} may cost epsilon {show_pico(most)} at most"
-            f" (a share of {show_pico(allowed)}); this one costs a share of {show_pico(priced.share)}",
+            f" (a share of {show_pico(allowed)}); this one costs {cost}",
             {"field": "epsilon", "remedy": "ask for less accuracy, or ask an admin to raise epsilon_per_query_max"},
         )

@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from service.api.exact import Malformed
-from service.api.misfits import misfit
 from service.core.errors import AnswerFailed, BodyTooLarge, RateLimited, RequestMalformed, ServiceError, TooBusy
+from service.core.misfits import misfit
 
 MEDIA_TYPE = "application/problem+json"
 ERRORS_SHOWN = 10

@@ -23,6 +23,7 @@ from pydantic import Field, ValidationError
 from service.catalog.declare import DatasetDeclaration, Declared, Name, TableDeclaration
 from service.catalog.store import Catalog, canonical
 from service.core.errors import CatalogRefused
+from service.core.misfits import message
 
 CHARACTERS_MAX = 1_000_000
 
@@ -85,8 +86,8 @@ def read_catalog(text: str) -> CatalogFile:
         return CatalogFile.model_validate(load_yaml(text))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise CatalogRefused(f"{place or 'the file'}: {first['msg'].removeprefix('Value error, ')}") from None
+        place = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        raise CatalogRefused(f"{place or 'the file'}: {message(first, first['loc'])}") from None
 
 
 def changes(catalog: Catalog, wanted: CatalogFile) -> list[Change]:

@@ -102,7 +102,7 @@ def _read_table(text: str) -> Table:
 def _unknown() -> DatasetUnknown:
     return DatasetUnknown(
         "there is no such dataset, or this key may not read it",
-        {"remedy": "GET /v1/datasets lists those that this key may read"},
+        {"remedy": "GET /v1/datasets or `halftone dataset list` names those there are"},
     )
 
 

@@ -5,6 +5,7 @@ needs no server; `query` talks to a running service over HTTP.
 """
 
 import argparse
+import os
 import sys
 
 from service import __version__
@@ -29,10 +30,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0 when done, 1 when refused (with a sentence on standard error), 130 on Ctrl-C."""
+    """0 when done, 1 when refused (with a sentence on standard error), 130 on Ctrl-C, 141 when nobody reads on."""
     options = parser().parse_args(argv)
     try:
         code = options.run(options)
+        sys.stdout.flush()
     except (Stop, SettingsRefused, StoreUnreachable) as refused:
         print(refused, file=sys.stderr)
         return 1
@@ -42,4 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read this has seen enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return int(code or 0)

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ValidationError
 
 from service.admin import COMMAND_LINE
 from service.api.datasets import show_schema
-from service.api.misfits import message
 from service.catalog.apply import Change, changes, read_catalog
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
 from service.catalog.smartnoise import from_smartnoise
 from service.cli.serving import register
 from service.cli.talk import Stop, books, print_table
+from service.core.misfits import message
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -40,11 +40,17 @@ def parse_amount(text: object, *, unit: int, name: str, largest: Decimal) -> int
     if value > largest:
         raise LossOutOfRange(f"{name} may be at most {largest}", {"field": name})
     if value.adjusted() < -30:
-        raise LossOutOfRange(f"{name} is finer than 1/{unit}, the smallest amount that is booked", {"field": name})
+        raise _too_fine(name, unit)
     scaled = EXACT.multiply(value, Decimal(unit))
     if scaled != scaled.to_integral_value():
-        raise LossOutOfRange(f"{name} is finer than 1/{unit}, the smallest amount that is booked", {"field": name})
+        raise _too_fine(name, unit)
     return int(scaled)
+
+
+def _too_fine(name: str, unit: int) -> LossOutOfRange:
+    return LossOutOfRange(
+        f"{name} is finer than 1e-{len(str(unit)) - 1}, the smallest amount that is booked", {"field": name}
+    )
 
 
 def parse_epsilon(text: object, name: str = "epsilon") -> int:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,6 +159,29 @@ def test_a_grant_needs_an_amount_and_a_ration_is_a_share(folder: Path, capsys: p
     assert capsys.readouterr().out == "Rationed.\nNo longer rationed.\n"
     assert main(["budget", "quota", "club", prefix, "2", "--reason", "more than all"]) == 1
     assert "at most 1" in capsys.readouterr().err
+
+
+def test_a_catalog_file_that_does_not_fit_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = folder / "catalog.yaml"
+    for text, said in (
+        ("datasets: {club: {unit: member}}", "datasets.club.epsilon: is needed"),
+        ("datasets: {Club: {unit: member, epsilon: 1}}", "datasets.Club: a name has lower-case letters"),
+        ("datasets: {club: {unit: member, epsilon: 1, epsilonn: 2}}", "datasets.club.epsilonn: there is no such field"),
+    ):
+        file.write_text(text)
+        assert main(["apply", str(file), "--yes"]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(folder: Path) -> None:
+    """As in `halftone … | head -1`."""
+    command = [sys.executable, "-m", "service", "dataset", "list"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait(60) == 141
 
 
 def test_a_table_file_that_does_not_fit_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
