@@ -85,6 +85,7 @@ class _Outputs:
     def __init__(self, form: Shape, frame: Frame) -> None:
         self.form, self.frame = form, frame
         self.busy: set[str] = set()
+        self.known: dict[str, Resolved] = {}  # translated once: aliases of aliases would double the work each time
 
     def resolve(self, node: exp.Expression) -> Resolved | None:
         known = self.frame.resolve(node)
@@ -93,11 +94,14 @@ class _Outputs:
         label = node.name.lower()
         if label not in self.form.aliases or label in self.busy:
             return None
-        self.busy.add(label)
-        try:
-            return self.output(self.form.aliases[label])
-        finally:
-            self.busy.discard(label)
+        if label not in self.known:
+            self.busy.add(label)
+            try:
+                self.known[label] = self.output(self.form.aliases[label])
+            finally:
+                self.busy.discard(label)
+        tree, made = self.known[label]
+        return tree.copy(), made
 
     def output(self, node: exp.Expression) -> Resolved:
         return Translator(self.resolve, self.frame.subquery, self.frame.aggregates).output(node)

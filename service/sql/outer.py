@@ -17,6 +17,7 @@ from service.core.schema import SqlType
 from service.sql.allow import AGGREGATE, SCALAR, WINDOW
 from service.sql.casts import target
 from service.sql.dates import ALIASES, PARTS
+from service.sql.expressions import too_large
 from service.sql.literals import interval, literal
 from service.sql.marks import remember
 from service.sql.refusals import refused
@@ -57,6 +58,13 @@ class Translator:
         if known is not None:
             return remember(known[0], _bare(node)), known[1]
         tree = self.tree(node)
+        if too_large(tree):
+            raise refused(
+                "this output grows too large when its names are replaced by what they stand for",
+                node,
+                construct="expression",
+                remedy="split it: compute parts of it in a WITH query",
+            )
         uses = tuple(dict.fromkeys(self.used))
         expression = self._inlined(node) if self.row_wise else None
         return tree, Made(None, None, uses, expression)
@@ -65,9 +73,10 @@ class Translator:
         """The output over core columns: names of nested queries replaced by what they stand for."""
         inner = Translator(self._core_column, self.query, self.aggregates)
         try:
-            return inner.tree(node)
+            tree = inner.tree(node)
         except _NotRowWise:
             return None
+        return None if too_large(tree) else tree
 
     def _core_column(self, node: exp.Expression) -> tuple[exp.Expression, Made] | None:
         known = self.resolve(node)

@@ -27,6 +27,7 @@ DEPTH = 48
 JOINS = 8
 OUTPUTS = 50
 IN_ITEMS = 1_000
+SOURCES = 100
 
 DIALECTS = (
     "duckdb", "postgres", "bigquery", "snowflake", "spark", "trino", "presto", "databricks", "redshift",

@@ -31,6 +31,7 @@ from service.sql.canon import text
 from service.sql.expressions import Compiler
 from service.sql.free import View, core_select
 from service.sql.measures import Collector, show_unit
+from service.sql.parse import SOURCES
 from service.sql.plan import Core, Grouping, build
 from service.sql.refusals import refused
 from service.sql.relations import Context, Relation
@@ -49,6 +50,7 @@ class Splitter:
     top: exp.Expression
     cores: list[Core] = field(default_factory=list)
     released: dict[int, Released] = field(default_factory=dict)  # a CTE is released once, however often it is read
+    read: int = 0  # tables so far, each as often as it will be read
 
     def query(self, node: exp.Expression, env: Env, parent: RowScope | None = None) -> Result:
         if isinstance(node, exp.Subquery):
@@ -84,12 +86,24 @@ class Splitter:
         found: list[Source] = []
         for source, join in sources:
             label, result = self._source(source, env)
+            self._count(result, source)
             if any(label == other for other, _, _, _ in found):
                 raise refused(
                     f"{label} is used twice", source, construct="FROM", remedy="give each table its own alias"
                 )
             found.append((label, result, join, source))
         return found
+
+    def _count(self, result: Result, source: exp.Expression) -> None:
+        """A WITH query that reads another twice, which reads another twice …: a short text would read millions."""
+        self.read += sum(1 for _ in result.select.find_all(exp.Table)) if isinstance(result, Released) else 1
+        if self.read > SOURCES:
+            raise refused(
+                f"more than {SOURCES} tables are read, counting each use of a WITH query",
+                source,
+                construct="FROM",
+                remedy="read each table less often: UNION ALL of a query with itself is its rows twice",
+            )
 
     def _source(self, source: exp.Expression, env: Env) -> tuple[str, Result]:
         columns = alias_columns(source)

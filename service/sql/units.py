@@ -35,25 +35,31 @@ class UnitScope:
     rows: RowScope
     alias: str
     limit: int  # rows of one unit that sums are clamped for
-    clamps: bool = False  # a count or a sum was asked for
     keys: dict[str, Value] = field(default_factory=dict)
     key_kinds: set[type[exp.Expression]] = field(default_factory=set)
     outputs: list[exp.Expression] = field(default_factory=list)
     made: dict[str, Value] = field(default_factory=dict)
     aliases: dict[str, exp.Expression] = field(default_factory=dict)
+    meant: dict[str, Value] = field(default_factory=dict)  # what aliases stand for
 
     def column(self, node: exp.Column) -> Value:
         label = node.name.lower()
         if not node.table and label in self.aliases and self.rows.find(node) is None:
-            meant = self.aliases.pop(label)  # not visible inside itself
-            try:
-                return Compiler(self).value(meant)
-            finally:
-                self.aliases[label] = meant
+            return self._alias(label).fresh()
         remedy = "put it into GROUP BY, or aggregate it"
         raise refused(
             f"column {node.name[:60]} is neither grouped nor aggregated", node, construct="column", remedy=remedy
         )
+
+    def _alias(self, label: str) -> Value:
+        """Compiled once: aliases of aliases would double the work each time."""
+        if label not in self.meant:
+            node = self.aliases.pop(label)  # not visible inside itself
+            try:
+                self.meant[label] = Compiler(self).value(node)
+            finally:
+                self.aliases[label] = node
+        return self.meant[label]
 
     def semi_join(self, node: exp.Expression) -> Value:
         raise refused(
@@ -97,7 +103,6 @@ class UnitScope:
         )
 
     def _count(self, value: Value | None, condition: Value | None, *, distinct: bool) -> Value:
-        self.clamps = True
         argument: exp.Expression = number(1) if value is None or (value.constant and not distinct) else canonical(value)
         if condition is not None:
             argument = when((condition.tree, argument))
@@ -141,7 +146,6 @@ class UnitScope:
         return replace(empty, tree=_scaled(mean, code.step), range=known)
 
     def _sum(self, total: Value, value: Value, code: Code) -> Value:
-        self.clamps = True
         low, high = min(0, code.low * self.limit), max(0, code.high * self.limit)
         kind = BIGINT if value.type == BIGINT else DOUBLE
         raw: exp.Expression = _scaled(cast(total.tree.copy(), "DOUBLE"), code.step)
@@ -196,12 +200,6 @@ def per_unit(
     fields = {label.lower(): compiler.value(node) for label, node in zip(shape.names, shape.nodes, strict=True)}
     having = tuple(compiler.boolean(part).tree for part in conjuncts(shape.having))
     alone = all(UNIT in value.tokens or value.constant is not None for _, value in groups)
-    proven = relation.bound is not None and not relation.bound.tables and relation.bound.constant <= grouped.limit
-    if grouped.clamps and not proven:
-        context.notes.append(
-            f"Counts and sums per {context.schema.unit} are clamped to what {grouped.limit} rows come to; bounds for"
-            " their names, rows_per_unit, or an admin's max_rows_per_unit move that."
-        )
     return _grouped(relation, grouped, _Parts(unit, outputs, by, fields, alone, having))
 
 

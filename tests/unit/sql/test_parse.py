@@ -12,6 +12,15 @@ from service.sql.front import understand
 from service.sql.parse import DEPTH, DIALECTS, IN_ITEMS, JOINS, NESTING, OUTPUTS
 from tests.fixtures.sql.shop import SCHEMA
 
+DOUBLED = ", ".join(f"a{i - 1} + a{i - 1} AS a{i}" for i in range(1, 45))
+
+
+def twice(rows: str, times: int = 30) -> str:
+    """Rows that are read 2^times times."""
+    queries = [f"c{i} AS (SELECT * FROM c{i - 1} UNION ALL SELECT * FROM c{i - 1})" for i in range(1, times)]
+    return f"WITH c0 AS ({rows}), {', '.join(queries)} SELECT SUM(n) AS n FROM c{times - 1}"
+
+
 BOMBS = {
     "5,000 parentheses": "SELECT COUNT(*) FROM customers WHERE " + "(" * 5000 + "1=1" + ")" * 5000,
     "5,000 open parentheses": "SELECT " + "(" * 5000,
@@ -47,6 +56,19 @@ BOMBS = {
     "brackets": "SELECT " + "[" * 3000 + "]" * 3000,
     "comments": "SELECT /* " * 3000 + " */" * 3000,
     "quotes": "SELECT " + "'" * 60_000,
+    "aliases of aliases": f"SELECT COUNT(*) AS a0, {DOUBLED} FROM orders",
+    "aliases of aliases in a condition": f"SELECT COUNT(*) AS a0, {DOUBLED} FROM orders HAVING a44 > 0",
+    "aliases of aliases, backwards": "SELECT "
+    + ", ".join(f"a{i + 1} + a{i + 1} AS a{i}" for i in range(44))
+    + ", COUNT(*) AS a44 FROM orders",
+    "aliases of aliases per unit": f"SELECT SUM(a44) FROM (SELECT customer_id, SUM(amount) AS a0, {DOUBLED}"
+    " FROM orders GROUP BY customer_id) t",
+    "private rows twice, twice, …": twice("SELECT customer_id, amount AS n FROM orders"),
+    "released rows twice, twice, …": twice("SELECT COUNT(*) AS n FROM orders"),
+    "public rows twice, twice, …": twice("SELECT store AS n FROM stores") + ", (SELECT COUNT(*) AS m FROM orders) z",
+    "sums of sums": "WITH c0 AS (SELECT COUNT(*) AS n FROM orders), "
+    + ", ".join(f"c{i} AS (SELECT n + n AS n FROM c{i - 1})" for i in range(1, 40))
+    + " SELECT n * 2 AS n FROM c39",
 }
 
 

@@ -40,6 +40,7 @@ def test_the_page_lists_dialects_and_limits() -> None:
         "joins": parse.JOINS,
         "outputs": parse.OUTPUTS,
         "items of an IN list": parse.IN_ITEMS,
+        "tables, counted as often as they are read": parse.SOURCES,
     }
     assert block("limits").splitlines() == [f"- {name}: {value}" for name, value in limits.items()]
 
