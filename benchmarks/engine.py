@@ -1,66 +1,67 @@
 """What does a private statement cost the engine, next to the plain query that no one may run?
 
-Ratios of wall time, private to plain, on the same data in the same run, the two taking turns; the
-median of several rounds. Private statements are emitted from plans built by hand and run on the prepared
-copy, plain ones on the raw table. `HALFTONE_BENCH_ROWS` sets the size (default 6,000,000), and
+Ratios of wall time, private to plain, on the same rows in the same run, the two taking turns; the median of
+several rounds. Private: SQL text, understood and priced like any request, its statements run by an engine child
+over tables that the importer prepared from Parquet files; counted is the time from handing a statement over to
+having its sealed result. Plain: a query that means the same, over DuckDB tables of the same files.
+
+`HALFTONE_BENCH_ROWS` sets the lines (default 6,000,000; 60,000,000 takes half an hour and 12 GB of memory), and
 `HALFTONE_BENCH_QUICK=1` makes it 300,000.
 """
 
 import os
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
 import duckdb
-from sqlglot import exp, parse_one
 
-from benchmarks.tpch_like import generate
-from service.core.plan import (
-    KEYS_TABLE,
-    POSITION,
-    Bounds,
-    HistogramNeed,
-    Key,
-    KeysNeed,
-    Measure,
-    MomentsNeed,
-    Need,
-    Plan,
-    RowBound,
-    RowsWeight,
-)
-from service.core.schema import BIGINT, DATE, VARCHAR, SqlType
-from service.sql.emit import emit
+from benchmarks.tpch_like import DATASETS, MONTHS, write
+from service.answer.question import Question, put_question
+from service.answer.walk import CoreRun, declared_keys
+from service.app import Books, Walk, open_books, open_walk
+from service.catalog.declare import DatasetDeclaration, TableDeclaration
+from service.core.amounts import PICO
+from service.core.boundary import Array, ExactTable, KeyTable
+from service.core.plan import Loss, Statement
+from service.core.request import Ask, AskedBounds
+from service.engine.base import Slot
+from service.privacy.sampling import SecureNoise
+from service.settings import Settings
+from service.store.migrate import upgrade
 
-ROWS = (
-    300_000 if os.environ.get("HALFTONE_BENCH_QUICK") == "1" else int(os.environ.get("HALFTONE_BENCH_ROWS", "6000000"))
-)
+QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"
+ROWS = 300_000 if QUICK else int(os.environ.get("HALFTONE_BENCH_ROWS", "6000000"))
 ROUNDS = 7
-WEIGHT = RowsWeight(200)  # five times the average unit
-SLOTS = 5
+MEMORY = f"{max(4, ROWS // 5_000_000)}GB"
+THREADS = os.cpu_count() or 1
+SECONDS = 600
+ROWS_PER_UNIT = 200  # five times the average unit
+GROUPS_PER_UNIT = 5
+AMOUNT = 1000 * PICO  # so much that nearly every undeclared key is named: the most work for the second stage
 
-PRICE = Measure("m0", BIGINT, Fraction(1, 64), 0, 105000 * 64, "price")
-QUANTITY = Measure("m1", BIGINT, Fraction(1), 0, 50, "quantity")
-DISCOUNT = Measure("m2", BIGINT, Fraction(1, 1024), 0, 1024, "discount")
-NET = Measure("m3", BIGINT, Fraction(1, 65536), 0, 105000 * 65536, "net price")
-SCORE = Measure("m0", BIGINT, Fraction(1, 1024), 0, 100 * 1024, "score")
+Slots = Literal["pairs", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`keys` lists the key table (a SELECT of k0, k1, …), or None: no GROUP BY. `limit` is the promise."""
+    """`limit` is the promise. `plain` says the same without what only declares keys. `rule`: how undeclared keys
+    must have been chosen for the row to mean what its name says."""
 
     name: str
-    plain: str
-    plan: Plan
-    needs: tuple[Need, ...]
-    keys: str | None
     limit: float
+    sql: str
+    plain: str
+    dataset: str = "shop"
+    law: Literal["epsilon", "rho"] = "epsilon"
+    slots: Slots = "pairs"
+    rule: str | None = None
 
 
 def rows() -> list[tuple[str, str]]:
@@ -68,46 +69,106 @@ def rows() -> list[tuple[str, str]]:
     return [(f"{case.name}, promised <= {case.limit}", f"{ratio:.2f}") for case, ratio in measured()]
 
 
-def measured() -> list[tuple[Case, float]]:
-    with TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "bench.duckdb")) as connection:
-        generate(connection, ROWS)
-        connection.execute("CHECKPOINT")
-        return [(case, _ratio(connection, case)) for case in cases()]
+def measured() -> Iterator[tuple[Case, float]]:
+    with TemporaryDirectory() as folder, opened(Path(folder)) as (books, walk, plain):
+        for case in cases():
+            yield case, _ratio(books, walk, plain, case)
 
 
-def _ratio(connection: duckdb.DuckDBPyConnection, case: Case) -> float:
-    connection.execute(f'DROP TABLE IF EXISTS "{KEYS_TABLE}"')
-    if case.keys is not None:
-        numbered = f'SELECT *, row_number() OVER () - 1 AS "{POSITION}" FROM ({case.keys} ORDER BY ALL)'
-        connection.execute(f'CREATE TEMP TABLE "{KEYS_TABLE}" AS {numbered}')
-    private = [statement.sql for statement, _ in emit(case.plan, case.needs, salt=12345)]
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[Books, Walk, duckdb.DuckDBPyConnection]]:
+    """The files imported by the service, and copied into a DuckDB file as anybody would."""
+    settings = Settings(data_dir=folder, time_step_ms=0, engine_workers=1, engine_memory=MEMORY, query_seconds=SECONDS)
+    sources = folder / "sources"
+    sources.mkdir(parents=True, exist_ok=True)
+    write(sources, ROWS)
+    upgrade(settings.store_url)
+    books = open_books(settings)
+    for dataset in DATASETS:
+        _import(books, dataset)
+    walk = open_walk(settings, books)
+    try:
+        with duckdb.connect(str(folder / "plain.duckdb"), config={"threads": THREADS}) as plain:
+            for file in sorted(sources.glob("*.parquet")):
+                plain.execute(f"CREATE TABLE {file.stem} AS FROM '{file}'")
+            plain.execute("CHECKPOINT")
+            yield books, walk, plain
+    finally:
+        walk.close()
+        books.close()
+
+
+def _import(books: Books, dataset: str) -> None:
+    declared = {"unit": "person", "epsilon": "100000", "delta": "1e-6"}
+    books.administration.put_dataset(dataset, DatasetDeclaration.model_validate(declared), actor="bench")
+    for table, declaration in DATASETS[dataset].items():
+        source = {"kind": "parquet", "path": f"{table}.parquet"}
+        whole = TableDeclaration.model_validate({"source": source, **declaration})
+        books.administration.put_table(dataset, table, whole, actor="bench")
+        books.administration.wait(dataset, table)
+
+
+@dataclass(slots=True)
+class TimedSlot:
+    """A slot that adds up how long its statements took, and remembers them."""
+
+    slot: Slot
+    seconds: float = 0.0
+    statements: list[Statement] = field(default_factory=list)
+
+    @property
+    def data_version(self) -> int:
+        return self.slot.data_version
+
+    def run(self, statement: Statement, keys: KeyTable | None, deadline_s: float) -> ExactTable:
+        self.statements.append(statement)
+        began = time.perf_counter()
+        try:
+            return self.slot.run(statement, keys, deadline_s)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def public_values(self, table: str, column: str, limit: int) -> Array:
+        return self.slot.public_values(table, column, limit)
+
+
+def _ratio(books: Books, walk: Walk, plain: duckdb.DuckDBPyConnection, case: Case) -> float:
+    question = asked(books, case)
     plain_s, private_s = [], []
-    for _ in range(ROUNDS + 1):
-        plain_s.append(_seconds(connection, [case.plain]))
-        private_s.append(_seconds(connection, private))
+    with walk.engine.slot(case.dataset, SECONDS) as slot:
+        for _ in range(ROUNDS + 1):
+            plain_s.append(_plain_seconds(plain, case.plain))
+            private_s.append(engine_seconds(question, slot))
     return statistics.median(private_s[1:]) / statistics.median(plain_s[1:])
 
 
-def _seconds(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> float:
-    started = time.perf_counter()
-    for sql in statements:
-        connection.sql(sql).to_arrow_table()
-    return time.perf_counter() - started
+def asked(books: Books, case: Case) -> Question:
+    bounds = AskedBounds(rows_per_unit=ROWS_PER_UNIT, groups_per_unit=GROUPS_PER_UNIT, slots=case.slots)
+    ask = Ask(case.dataset, case.sql, Loss(case.law, AMOUNT), bounds)
+    question = put_question(ask, books.catalog.schema(case.dataset), books.ledger.terms(case.dataset))
+    (priced,) = question.priced.plans
+    chosen = priced.keys_need.rule if priced.keys_need else None
+    assert chosen == case.rule, f"{case.name}: keys by {chosen}"
+    return question
 
 
-def _plan(
-    sql: str, keys: Sequence[tuple[str, SqlType]], measures: tuple[Measure, ...], table: str = "lineitem"
-) -> Plan:
-    tree = parse_one(sql, read="duckdb")
-    assert isinstance(tree, exp.Select)
-    declared = tuple(Key(name, kind, name, public=("anywhere", name)) for name, kind in keys)
-    bounds = Bounds(rows_per_unit=WEIGHT.rows_per_unit, groups_per_unit=SLOTS)
-    return Plan(tree, RowBound(0, (table,)), declared, measures, (), (), bounds, digest="bench")
+def engine_seconds(question: Question, slot: Slot) -> float:
+    """All statements of one question, as the walk runs them; noise between and after them is not the engine's."""
+    timed = TimedSlot(slot)
+    (priced,) = question.priced.plans
+    keys = declared_keys(priced.plan, timed) if priced.plan.keys_declared else None
+    run = CoreRun(timed, SecureNoise(), "duckdb", time.monotonic() + SECONDS)
+    run.release(priced, keys, replicas=frozenset(), base=None)
+    return timed.seconds
 
 
-def _moments(*measures: Measure) -> tuple[Need, ...]:
-    sums = tuple(MomentsNeed(m.name, 1, WEIGHT, m.low, m.high) for m in measures)
-    return (MomentsNeed(None, 0, WEIGHT), *sums)
+def _plain_seconds(connection: duckdb.DuckDBPyConnection, sql: str) -> float:
+    """Called as the engine's children call it: a relation would bind the query twice."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        began = time.perf_counter()
+        connection.execute(sql).to_arrow_table()
+        return time.perf_counter() - began
 
 
 def cases() -> list[Case]:
@@ -115,112 +176,54 @@ def cases() -> list[Case]:
 
 
 def _declared() -> list[Case]:
-    q1 = _plan(
-        'SELECT "#unit", "l_returnflag" AS "k0", "l_linestatus" AS "k1", "l_extendedprice#" AS "m0", '
-        '"l_quantity#" AS "m1", "l_discount#" AS "m2", '
-        'CAST("l_extendedprice#" AS BIGINT) * (1024 - "l_discount#") AS "m3" '
-        'FROM "lineitem" WHERE "l_shipdate" <= DATE \'1998-09-02\'',
-        [("k0", VARCHAR), ("k1", VARCHAR)],
-        (PRICE, QUANTITY, DISCOUNT, NET),
+    q1 = (
+        "SELECT l_returnflag, l_linestatus, count(*), sum(l_quantity), sum(l_extendedprice), "
+        "sum(l_extendedprice * (1 - l_discount)), avg(l_quantity), avg(l_extendedprice), avg(l_discount) "
+        "FROM lineitem WHERE l_shipdate <= DATE '1998-09-02' GROUP BY l_returnflag, l_linestatus"
     )
-    by_month = _plan(
-        'SELECT l."#unit", date_trunc(\'month\', o."o_orderdate") AS "k0", l."l_extendedprice#" AS "m0" '
-        'FROM "lineitem" AS l JOIN "orders" AS o ON l."l_orderkey" = o."o_orderkey" AND l."#unit" = o."#unit"',
-        [("k0", DATE)],
-        (PRICE,),
-    )
-    by_flag = _plan(
-        'SELECT "#unit", "l_returnflag" AS "k0", "l_extendedprice#" AS "m0" FROM "lineitem"',
-        [("k0", VARCHAR)],
-        (PRICE,),
-    )
-    people = _plan(
-        'SELECT "#unit", "p_region" AS "k0", "p_score#" AS "m0" FROM "people"', [("k0", BIGINT)], (SCORE,), "people"
-    )
-    median = HistogramNeed("m0", 0, 105000 * 64 // 1024 + 1, 1024, WEIGHT)
+    by_date = _by("l_shipdate", "lineitem")
+    median = "SELECT l_returnflag, median(l_extendedprice) FROM lineitem GROUP BY l_returnflag"
+    region = "SELECT p_region, count(*), sum(p_score) FROM people GROUP BY p_region"
+    month = "date_trunc('month', o_orderdate)"
+    both = "lineitem JOIN orders ON l_orderkey = o_orderkey"
+    listed = ", ".join(f"DATE '{day}'" for day in MONTHS)
     return [
-        Case(
-            "Q1-like, 6 groups",
-            "SELECT l_returnflag, l_linestatus, count(*), sum(l_quantity), sum(l_extendedprice), "
-            "sum(l_extendedprice * (1 - l_discount)), avg(l_quantity), avg(l_extendedprice), avg(l_discount) "
-            "FROM raw_lineitem WHERE l_shipdate <= DATE '1998-09-02' GROUP BY ALL",
-            q1,
-            _moments(PRICE, QUANTITY, DISCOUNT, NET),
-            "SELECT DISTINCT l_returnflag AS k0, l_linestatus AS k1 FROM raw_lineitem",
-            1.5,
-        ),
-        Case(
-            "by date, 2,526 declared keys",
-            _plain_by("l_shipdate"),
-            _by("l_shipdate", DATE),
-            _moments(PRICE),
-            "SELECT DISTINCT l_shipdate AS k0 FROM raw_lineitem",
-            1.6,
-        ),
+        Case("Q1-like, 6 groups", 1.5, q1, q1),
+        Case("by date, 2,526 declared keys", 1.6, by_date, by_date),
         Case(
             "by part, 200k declared keys",
-            _plain_by("l_partkey"),
-            _by("l_partkey", BIGINT),
-            _moments(PRICE),
-            "SELECT DISTINCT l_partkey AS k0 FROM raw_lineitem",
             2.0,
+            _by("p_partkey", "lineitem JOIN part ON l_partkey = p_partkey"),
+            _by("l_partkey", "lineitem"),
         ),
         Case(
             "orders and lineitem joined, by month",
-            "SELECT date_trunc('month', o_orderdate), count(*), sum(l_extendedprice) "
-            "FROM raw_lineitem JOIN raw_orders ON l_orderkey = o_orderkey GROUP BY 1",
-            by_month,
-            _moments(PRICE),
-            "SELECT DISTINCT date_trunc('month', o_orderdate) AS k0 FROM raw_orders",
             2.5,
+            _by(month, f"{both} WHERE {month} IN ({listed})"),
+            _by(month, both),
         ),
-        Case(
-            "median per group, 3 groups",
-            "SELECT l_returnflag, median(l_extendedprice) FROM raw_lineitem GROUP BY 1",
-            by_flag,
-            (median,),
-            "SELECT DISTINCT l_returnflag AS k0 FROM raw_lineitem",
-            4.0,
-        ),
-        Case(
-            "one row per unit, 50 groups",
-            "SELECT p_region, count(*), sum(p_score) FROM raw_people GROUP BY 1",
-            replace(people, row_bound=RowBound(1, ())),
-            _moments(SCORE),
-            "SELECT DISTINCT p_region AS k0 FROM raw_people",
-            1.2,
-        ),
+        Case("median per group, 3 groups", 4.0, median, median),
+        Case("one row per unit, 50 groups", 1.2, region, region, dataset="people"),
     ]
 
 
-def _by(column: str, kind: SqlType) -> Plan:
-    return _plan(
-        f'SELECT "#unit", "{column}" AS "k0", "l_extendedprice#" AS "m0" FROM "lineitem"', [("k0", kind)], (PRICE,)
-    )
-
-
-def _plain_by(column: str) -> str:
-    return f"SELECT {column}, count(*), sum(l_extendedprice) FROM raw_lineitem GROUP BY 1"
+def _by(key: str, source: str) -> str:
+    return f"SELECT {key} AS key, count(*), sum(l_extendedprice) FROM {source} GROUP BY {key}"
 
 
 def _undeclared() -> list[Case]:
-    """Both stages: select the keys, then aggregate over those that were released (here: all)."""
+    """Both stages: choose the keys, then aggregate over those that were named (here: nearly all)."""
     found = []
-    for column, kind, name, limit in (("l_shipdate", DATE, "date", 20.0), ("l_partkey", BIGINT, "part", 10.0)):
-        plan = _by(column, kind)
-        plan = replace(plan, keys=(Key("k0", kind, column),))
-        keys = f"SELECT DISTINCT {column} AS k0 FROM raw_lineitem"
-        slots: list[tuple[Literal["units", "weighted", "rows"], str, float]] = [
-            ("units", "pairs", limit),
-            ("weighted", "weighted pairs", limit),
-            ("rows", "rows", 4.0),
+    for column, name, limit in (("l_receiptdate", "date", 20.0), ("l_partkey", "part", 10.0)):
+        sql = _by(column, "lineitem")
+        found += [
+            Case(f"undeclared by {name}, pairs as slots", limit, sql, sql, rule="shared"),
+            Case(f"undeclared by {name}, weighted pairs as slots", limit, sql, sql, law="rho", rule="weighted"),
+            Case(f"undeclared by {name}, rows as slots", 4.0, sql, sql, slots="rows", rule="rows"),
         ]
-        for rule, words, bound in slots:
-            needs = (KeysNeed(rule, SLOTS, 1), *_moments(PRICE))
-            found.append(Case(f"undeclared by {name}, {words} as slots", _plain_by(column), plan, needs, keys, bound))
     return found
 
 
 if __name__ == "__main__":
-    for what, value in rows():
-        print(f"{what}: {value}")
+    for case, ratio in measured():
+        print(f"{case.name}, promised <= {case.limit}: {ratio:.2f}", flush=True)
