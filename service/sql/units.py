@@ -35,6 +35,7 @@ class UnitScope:
     rows: RowScope
     alias: str
     limit: int  # rows of one unit that sums are clamped for
+    clamps: bool = False  # a count or a sum was asked for
     keys: dict[str, Value] = field(default_factory=dict)
     key_kinds: set[type[exp.Expression]] = field(default_factory=set)
     outputs: list[exp.Expression] = field(default_factory=list)
@@ -103,6 +104,7 @@ class UnitScope:
         )
 
     def _count(self, value: Value | None, condition: Value | None, *, distinct: bool) -> Value:
+        self.clamps = True
         argument: exp.Expression = number(1) if value is None or (value.constant and not distinct) else canonical(value)
         if condition is not None:
             argument = when((condition.tree, argument))
@@ -146,6 +148,7 @@ class UnitScope:
         return replace(empty, tree=_scaled(mean, code.step), range=known)
 
     def _sum(self, total: Value, value: Value, code: Code) -> Value:
+        self.clamps = True
         low, high = min(0, code.low * self.limit), max(0, code.high * self.limit)
         kind = BIGINT if value.type == BIGINT else DOUBLE
         raw: exp.Expression = _scaled(cast(total.tree.copy(), "DOUBLE"), code.step)
@@ -200,6 +203,12 @@ def per_unit(
     fields = {label.lower(): compiler.value(node) for label, node in zip(shape.names, shape.nodes, strict=True)}
     having = tuple(compiler.boolean(part).tree for part in conjuncts(shape.having))
     alone = all(UNIT in value.tokens or value.constant is not None for _, value in groups)
+    proven = relation.bound is not None and not relation.bound.tables and relation.bound.constant <= grouped.limit
+    if grouped.clamps and not proven:
+        context.notes.append(
+            f"Counts and sums per {context.schema.unit} are clamped to what {grouped.limit} rows come to; bounds for"
+            " their names, rows_per_unit, or an admin's max_rows_per_unit move that."
+        )
     return _grouped(relation, grouped, _Parts(unit, outputs, by, fields, alone, having))
 
 
