@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 STAMP := $(VENV)/.installed
 
-.PHONY: help run test test-slow check bench lock clean env
+.PHONY: help run test test-browser test-slow check bench lock clean env
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -26,6 +26,9 @@ run: $(STAMP) ## demo data, migrations, service on localhost with printed keys
 
 test: $(STAMP) ## the whole default suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-browser: $(STAMP) ## the console's journeys, in chromium (Debian: chromium, chromium-driver)
+	$(BIN)/python -m pytest -m browser tests/console
 
 test-slow: $(STAMP) ## long statistical, soak and scale runs
 	$(BIN)/python -m pytest -m slow

@@ -12,7 +12,7 @@ let datasets = [];
 
 export async function openAdmin() {
   if (!boxes.datasets) {
-    for (const name of ["datasets", "imports", "keys", "books"]) boxes[name] = el("section", { class: "card", "aria-live": "polite" });
+    for (const name of ["datasets", "imports", "keys", "books"]) boxes[name] = el("section", { class: "card" });
     show(byId("admin"), el("div", { class: "admin" }, Object.values(boxes)));
   }
   await Promise.all([

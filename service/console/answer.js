@@ -8,22 +8,23 @@ import { costText } from "./estimate.js";
 const ROWS_SHOWN = 200;
 
 // value ± half-width where the interval lies evenly around it, else value [low, high].
-function interval(value, low, high) {
+// Ends are rounded to what their width makes meaningful, so a column's own half-width is the better figure.
+function interval(value, low, high, known) {
   if (low === null || low === undefined || high === null || high === undefined) return null;
-  const [v, l, h] = [value, low, high];
-  if ([v, l, h].every((each) => typeof each === "number")) {
-    const half = (h - l) / 2;
+  if ([value, low, high].every((each) => typeof each === "number")) {
+    const half = (high - low) / 2;
     if (half === 0) return "exact";
-    if (Math.abs(h - v - half) <= 0.02 * half) return `± ${width(half)}`;
+    const even = Math.abs(high - value - half) <= 0.05 * half;
+    if (even) return `± ${width(typeof known === "number" && Math.abs(known - half) <= 0.05 * half ? known : half)}`;
   }
-  return `[${number(l)}, ${number(h)}]`;
+  return `[${number(low)}, ${number(high)}]`;
 }
 
-function cell(answer, row, at_) {
-  const value = answer.rows[row][at_];
+function cell(answer, row, column) {
+  const value = answer.rows[row][column];
   const shown = value === null ? el("span", { class: "quiet-text" }, "NULL") : number(value);
-  if (answer.columns[at_].role !== "value") return shown;
-  const around = interval(value, answer.low_95?.[row]?.[at_], answer.high_95?.[row]?.[at_]);
+  if (answer.columns[column].role !== "value") return shown;
+  const around = interval(value, answer.low_95?.[row]?.[column], answer.high_95?.[row]?.[column], answer.columns[column].half_width_95);
   return [el("span", { class: "value" }, shown), around && el("span", { class: "around" }, ` ${around}`)];
 }
 

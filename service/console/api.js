@@ -6,7 +6,7 @@ const KEY = "halftone.key";
 // sessionStorage: gone with the tab, never sent by the browser on its own, not shared with other origins.
 export const signedIn = () => sessionStorage.getItem(KEY) !== null;
 export const keepKey = (key) => sessionStorage.setItem(KEY, key);
-export const forgetKey = () => sessionStorage.removeItem(KEY);
+export const forgetKey = () => sessionStorage.clear(); // drafts too: the next user of this tab is somebody else
 export const keyPrefix = () => (sessionStorage.getItem(KEY) ?? "").split("_")[1] ?? "";
 
 // What the service refused, as RFC 9457 tells it; or what kept us from reaching it (status 0).

@@ -33,7 +33,7 @@ export async function openAsk() {
 function listen() {
   const changed = () => {
     sessionStorage.setItem(DRAFT, byId("sql").value);
-    estimateSoon(question(), { found, goTo });
+    estimateSoon(question, { found, goTo });
   };
   byId("question").addEventListener("input", changed);
   byId("question").addEventListener("submit", (event) => {
@@ -46,7 +46,10 @@ function listen() {
       ask();
     }
   });
-  byId("pay").addEventListener("change", showPaying);
+  byId("pay").addEventListener("change", () => {
+    showPaying();
+    changed();
+  });
   byId("add-column").addEventListener("click", () => addColumn(bounded(state.schema), changed));
   byId("dataset").addEventListener("change", () => choose(byId("dataset").value));
   byId("cancel").addEventListener("click", cancel);
@@ -122,12 +125,11 @@ async function ask() {
     const { status, body } = await call("POST", "/v1/queries", { body: asked, headers: { "Idempotency-Key": attemptFor(asked) } });
     attempt = { body: null, name: null };
     if (status === 202) return await follow(body, asked);
-    showAnswer(body, asked);
+    calm(showAnswer(body, asked));
   } catch (error) {
     if (error.status !== 0) attempt = { body: null, name: null };
-    showProblem(error);
+    calm(showProblem(error));
   }
-  calm();
 }
 
 // 202: look again until it is there. Polled, because a browser's stream of events can not send the key.
@@ -139,16 +141,12 @@ async function follow(sent, asked = null) {
   try {
     for (;;) {
       const { status, body, retryAfter } = await call("GET", at`/v1/queries/${id}`);
-      if (status === 200) {
-        showAnswer(body, asked);
-        break;
-      }
+      if (status === 200) return calm(showAnswer(body, asked));
       await new Promise((resolve) => setTimeout(resolve, retryAfter * 1000));
     }
   } catch (error) {
-    showProblem(error);
+    calm(showProblem(error));
   }
-  calm();
 }
 
 async function cancel() {
@@ -167,24 +165,26 @@ function busy(text) {
   byId("asking").textContent = text;
 }
 
-function calm() {
+function calm(said) {
   waiting = null;
   byId("ask").disabled = false;
   byId("cancel").hidden = true;
-  byId("asking").textContent = "";
+  byId("asking").textContent = said;
   refreshBudget();
   showHistory(state);
-  estimateSoon(question(), { found, goTo });
+  estimateSoon(question, { found, goTo });
 }
 
+// Both give the sentence for the status line, which is what a screen reader hears.
 function showAnswer(body, asked = null) {
   byId("answer").hidden = false;
   show(byId("answer"), answerOf(body, asked ? keepAsPanel(asked) : []));
-  byId("answer").focus({ preventScroll: true });
   byId("answer").scrollIntoView({ block: "nearest" });
+  return `Answered: ${body.rows.length} ${body.rows.length === 1 ? "row" : "rows"}.`;
 }
 
 function showProblem(error) {
   byId("answer").hidden = false;
   show(byId("answer"), el("h2", {}, "Not answered"), problem(error, { sql: byId("sql").value, goTo }));
+  return "Not answered.";
 }

@@ -12,6 +12,7 @@ const PAGES = {
   admin: { title: "Admin", roles: ["admin"], open: openAdmin },
 };
 let role = null;
+let used = false; // somebody was signed in since the page was loaded
 
 // The API does not say whose key this is; what the key may read tells its role.
 async function roleOf() {
@@ -33,6 +34,7 @@ async function allowed(asking) {
 async function enter() {
   byId("sign-in").hidden = true;
   role = await roleOf();
+  used = true;
   byId("who-text").textContent = `${role} ${keyPrefix()}`;
   byId("who").hidden = byId("nav").hidden = false;
   turn();
@@ -72,7 +74,8 @@ byId("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepKey(byId("key").value.trim());
   byId("key").value = "";
-  tryToEnter();
+  if (used) location.reload(); // what was loaded for the last key goes with the page
+  else tryToEnter();
 });
 byId("sign-out").addEventListener("click", () => {
   forgetKey();
@@ -81,7 +84,10 @@ byId("sign-out").addEventListener("click", () => {
 document.addEventListener("signed-out", (event) => {
   if (role !== null) leave({ body: event.detail });
 });
-window.addEventListener("hashchange", turn);
+window.addEventListener("hashchange", () => {
+  turn();
+  byId("main").focus();
+});
 
 if (signedIn()) tryToEnter();
 else leave();

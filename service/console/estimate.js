@@ -8,10 +8,10 @@ let timer = null;
 let underWay = null;
 
 // Estimate soon; every keystroke starts the pause anew and drops what is under way.
-export function estimateSoon(body, { found, goTo }) {
+export function estimateSoon(question, { found, goTo }) {
   clearTimeout(timer);
   underWay?.abort();
-  timer = setTimeout(() => estimate(body, { found, goTo }), PAUSE_MS);
+  timer = setTimeout(() => estimate(question(), { found, goTo }), PAUSE_MS);
 }
 
 export function dropEstimate() {
