@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.core.plan import Plan
-from service.sql.bound import CANDIDATES, UNIT, may_exceed, rows_of_candidates, scanned_table
+from service.sql.bound import CANDIDATES, UNIT, index_of, may_exceed, rows_of_candidates, scanned_table
 from service.sql.emit_duckdb import choice, edges, hash_share, quoted, text
 
 UNITS = quoted("#units")
@@ -42,32 +42,56 @@ class Things:
         return ", ".join(f"{alias}{column}" for column in (UNIT, *self.parts))
 
 
-def kept_things(plan: Plan, things: Things, limit: int, salt: int) -> tuple[str, ...]:
-    """WITH clauses that end with KEPT: distinct (UNIT, parts…), at most `limit` per unit."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What units keep, distinct (UNIT, parts…): `clauses` end with KEPT, the things of some units; `full`,
+    if there is one, is a SELECT of those of all others, each of which keeps exactly as many as it may."""
+
+    clauses: tuple[str, ...]
+    full: str | None
+
+    def all(self, columns: str) -> str:
+        kept = f"SELECT {columns} FROM {KEPT}"
+        return kept if self.full is None else f"SELECT {columns} FROM ({self.full}) UNION ALL {kept}"
+
+
+def kept_things(plan: Plan, things: Things, limit: int, salt: int) -> Kept:
+    """At most `limit` distinct things per unit."""
     assert limit >= 1
     everything = f"({things.source(text(plan.rows))}) AS p"
     candidates = may_exceed(plan, limit)
     if candidates is None:
-        return (f"{KEPT} AS MATERIALIZED (SELECT DISTINCT {things.columns()} FROM {everything})",)
+        return Kept((f"{KEPT} AS MATERIALIZED (SELECT DISTINCT {things.columns()} FROM {everything})",), None)
     clauses: list[str] = []
     few = f"SELECT DISTINCT {things.columns('p.')} FROM {everything}"
-    short = ""
+    full = None
     if limit <= EDGE_MAX:
         clauses = _edge_clauses(plan, things, limit, salt)
         below = f"FROM {LOW} AS p JOIN {EDGES} AS e ON p.{UNIT} = e.{UNIT} AND p.h < e.edge"
-        few += f" ANTI JOIN {EDGES} AS e ON p.{UNIT} = e.{UNIT}"
+        few += _without_edge(plan)
         few += f" UNION ALL SELECT DISTINCT {things.columns('p.')} {below} AND e.repeats"
-        short = f"SELECT {things.columns('p.')} {below} AND NOT e.repeats UNION ALL "
+        # Hashes that rise strictly up to the edge are of as many rows, none of which says the same as another.
+        full = f"SELECT {things.columns('p.')} {below} AND NOT e.repeats"
     clauses.append(f"{FEW} AS MATERIALIZED ({few})")
     clauses.append(f"{MANY} AS MATERIALIZED (SELECT {UNIT} FROM {FEW} GROUP BY {UNIT} HAVING count(*) > {limit})")
-    clauses.append(f"{KEPT} AS MATERIALIZED ({short}{_ranked(things, limit, salt)})")
-    return tuple(clauses)
+    clauses.append(f"{KEPT} AS MATERIALIZED ({_ranked(things, limit, salt)})")
+    return Kept(tuple(clauses), full)
+
+
+def _without_edge(plan: Plan) -> str:
+    """Joins rows `p` to the units that must go the long way. They are few: where an index lists all units, looking
+    for theirs is cheaper than passing over the others'."""
+    table = scanned_table(plan)
+    if table is None:
+        return f" ANTI JOIN {EDGES} AS e ON p.{UNIT} = e.{UNIT}"
+    rest = f"SELECT {UNIT} FROM {index_of(table)} ANTI JOIN {EDGES} USING ({UNIT})"
+    return f" SEMI JOIN ({rest}) AS e ON p.{UNIT} = e.{UNIT}"
 
 
 def _edge_clauses(plan: Plan, things: Things, limit: int, salt: int) -> list[str]:
     """CANDIDATES with their keys and shares, LOW (their things inside the share), EDGES."""
     among = limit + 1 + max(2, limit // 2)
-    keyed = f'SELECT u.{UNIT}, u."key", {hash_share(2 * limit + 6, "c.most")} AS share'
+    keyed = f'SELECT u.{UNIT}, u."key", {hash_share(2 * limit + 3, "c.most")} AS share'
     keyed += f" FROM {UNITS} AS u JOIN ({may_exceed(plan, limit)}) AS c ON u.{UNIT} = c.{UNIT}"
     rows = text(plan.rows) if scanned_table(plan) is not None else rows_of_candidates(plan, inside_keys=False)
     hashed = f"SELECT {things.columns('p.')}, {_hash(things, 'p', 'c', salt)} AS h, c.share"

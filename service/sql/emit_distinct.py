@@ -2,7 +2,7 @@
 
 from service.core.plan import KEYS_TABLE, POSITION, DistinctNeed, Plan, Statement, UnitsNeed
 from service.sql.bound import UNIT, on_keys
-from service.sql.emit_choose import KEPT, Things, kept_things
+from service.sql.emit_choose import Things, kept_things
 from service.sql.emit_duckdb import narrow, quoted, text
 
 POS = quoted(POSITION)
@@ -13,8 +13,9 @@ def distinct_statement(plan: Plan, need: DistinctNeed, salt: int) -> Statement:
     pair is counted once whoever brings it: all counts together move by L1 <= pairs_per_unit."""
     value = quoted(need.attribute)
     things = Things((POS, value), lambda rows: _pairs(plan, rows, f", r.{value}", f"r.{value} IS NOT NULL"))
-    clauses = kept_things(plan, things, need.pairs_per_unit, salt)
-    return _counted(plan, f"{need.attribute}.d", clauses, f"(SELECT DISTINCT {POS}, {value} FROM {KEPT})")
+    kept = kept_things(plan, things, need.pairs_per_unit, salt)
+    counted = f"SELECT DISTINCT {POS}, {value} FROM ({kept.all(f'{POS}, {value}')})"
+    return _counted(plan, f"{need.attribute}.d", kept.clauses, counted)
 
 
 def units_statement(plan: Plan, need: UnitsNeed, salt: int) -> Statement:
@@ -23,7 +24,8 @@ def units_statement(plan: Plan, need: UnitsNeed, salt: int) -> Statement:
         sql = f'SELECT count(DISTINCT {UNIT}) AS "units" FROM ({text(plan.rows)})'
         return Statement(sql, ("units",))
     things = Things((POS,), lambda rows: _pairs(plan, rows, "", "TRUE"))
-    return _counted(plan, "units", kept_things(plan, things, need.groups_per_unit, salt), KEPT)
+    kept = kept_things(plan, things, need.groups_per_unit, salt)
+    return _counted(plan, "units", kept.clauses, kept.all(POS))
 
 
 def _pairs(plan: Plan, rows: str, values: str, where: str) -> str:
@@ -36,7 +38,7 @@ def _pairs(plan: Plan, rows: str, values: str, where: str) -> str:
 
 def _counted(plan: Plan, name: str, clauses: tuple[str, ...], counted: str) -> Statement:
     keys = quoted(KEYS_TABLE) if plan.keys else f"(SELECT 0 AS {POS})"
-    counts = f"SELECT {POS}, count(*) AS n FROM {counted} GROUP BY {POS}"
+    counts = f"SELECT {POS}, count(*) AS n FROM ({counted}) GROUP BY {POS}"
     column = f"{narrow('coalesce(c.n, 0)')} AS {quoted(name)}"
     source = f"{keys} AS k LEFT JOIN ({counts}) AS c ON k.{POS} = c.{POS}"
     sql = f"WITH {', '.join(clauses)} SELECT {column} FROM {source} ORDER BY k.{POS}"

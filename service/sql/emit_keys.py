@@ -13,6 +13,7 @@ A group with fewer than `min_units` units can not be released, so it is not even
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import isqrt
 
 from sqlglot import exp
 
@@ -35,10 +36,10 @@ def keys_statement(plan: Plan, need: KeysNeed, salt: int) -> Statement:
     else:
         clauses, weighed = _pair_slots(plan, need, salt, by)
     counted = need.rule != "units" and need.min_units > 1
-    units = [f'count(DISTINCT {UNIT}) AS "units"'] if counted else []
+    members = f"count(DISTINCT {UNIT})" if need.rule == "rows" else "count(*)"  # pairs are distinct
+    units = [f'{members} AS "units"'] if counted else []
     total = "count(*)" if need.rule == "units" else "sum(w)"
     columns = ", ".join([f'{narrow(total)} AS "n"', *units, *by])
-    members = f"count(DISTINCT {UNIT})" if counted else "count(*)"
     enough = f" HAVING {members} >= {need.min_units}" if need.min_units > 1 else ""
     order = ", ".join(f"{column} NULLS LAST" for column in by)
     opening = f"WITH {', '.join(clauses)} " if clauses else ""
@@ -50,13 +51,18 @@ def _pair_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> t
     """A slot is a (unit, group) pair."""
     columns = ", ".join((UNIT, *by))
     things = Things(by, lambda rows: f"SELECT {columns} FROM ({rows})")
-    clauses = kept_things(plan, things, need.groups_per_unit, salt)
+    limit = need.groups_per_unit
+    kept = kept_things(plan, things, limit, salt)
     if need.rule == "units":
-        return clauses, f"SELECT {columns} FROM {KEPT}"
+        return kept.clauses, kept.all(columns)
     shared = need.rule == "shared"
     weight = quotient(str(ONE), "count(*)") if shared else root(quotient(str(ONE * ONE), "count(*)"))
     groups = f"SELECT {UNIT}, {weight} AS w FROM {KEPT} GROUP BY {UNIT}"
-    return clauses, f"SELECT {columns}, w FROM {KEPT} JOIN ({groups}) USING ({UNIT})"
+    weighed = f"SELECT {columns}, w FROM {KEPT} JOIN ({groups}) USING ({UNIT})"
+    if kept.full is not None:
+        known = ONE // limit if shared else isqrt(ONE * ONE // limit)
+        weighed = f"SELECT {columns}, {known} AS w FROM ({kept.full}) UNION ALL {weighed}"
+    return kept.clauses, weighed
 
 
 def _row_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
