@@ -74,7 +74,8 @@ class Build:
         """Give every new unit the next code. Codes never change and never go away: other tables hold them.
 
         The dictionary of the previous version is read-only, so new units make a new file; how many
-        there are decides about files alone, which nobody outside sees.
+        there are decides about files alone, which nobody outside sees. Those with most rows get the lowest
+        codes: rows are stored by code, so a statement that looks for heavy units skips most of the file.
         """
         if not isinstance(self.table.unit, UnitColumn):
             self.connection.execute(f'ATTACH {text(self.job["parent"])} AS "parent" (READ_ONLY)')
@@ -89,9 +90,9 @@ class Build:
             self.connection.execute('INSERT INTO "units".main.units FROM "before".main.units ORDER BY "#unit"')
             known = self._one('SELECT count(*) FROM "units".main.units')
         self._read(
-            f'INSERT INTO "units".main.units SELECT {known} + row_number() OVER () - 1, hash("value"), "value"'
-            f' FROM (SELECT DISTINCT {value} AS "value" FROM {relation.sql} WHERE {value} IS NOT NULL)'
-            ' ANTI JOIN (SELECT "value" FROM "units".main.units) USING ("value")'
+            f'INSERT INTO "units".main.units SELECT {known} + row_number() OVER (ORDER BY n DESC) - 1, hash("value"),'
+            f' "value" FROM (SELECT {value} AS "value", count(*) AS n FROM {relation.sql} WHERE {value} IS NOT NULL'
+            ' GROUP BY 1) ANTI JOIN (SELECT "value" FROM "units".main.units) USING ("value")'
         )
         new = self._one('SELECT count(*) FROM "units".main.units') - known
         self.connection.execute('CHECKPOINT "units"')

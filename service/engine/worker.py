@@ -74,7 +74,8 @@ class Worker:
             if len(payload):
                 names.append(KEYS_TABLE)
                 self._load(KEYS_TABLE, wire.unpack(payload))
-            return {}, wire.pack(self._fetch(sql).to_arrow_table())
+            # Not a relation: it would bind the statement once for its columns and again to run it.
+            return {}, wire.pack(self.connection.execute(self._select(sql)).to_arrow_table())
         finally:
             self._drop(names)
 
