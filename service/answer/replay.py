@@ -19,7 +19,7 @@ from service.answer.question import Question
 from service.answers.store import Answers, StoredRelease
 from service.core.boundary import Array, KeyTable, ReleasedTable
 from service.core.plan import Attribute, Measure, Plan
-from service.privacy.compare import no_worse
+from service.privacy.compare import comparable, no_worse
 from service.privacy.derive import derivable, derive
 from service.privacy.parts import WITH_ROWS
 from service.privacy.priced import PricedPlan
@@ -86,7 +86,7 @@ def lessened(question: Question, stored: OnFrames) -> Question:
     if not any(stored):
         return question
     bases = [
-        _union(priced.plan, releases) if priced.plan.keys_declared else {}
+        comparable(priced, _union(priced.plan, releases)) if priced.plan.keys_declared else {}
         for priced, releases in zip(question.priced.plans, stored, strict=True)
     ]
     cheaper = difference(question.priced, [tuple(base) for base in bases])
@@ -104,7 +104,8 @@ def _find(
     offers = [(_renamed(plan, one), one) for one in stored]
     if plan.keys_declared and len(stored) > 1:
         offers.append((_union(plan, stored), stored[0]))
-    for primitives, source in offers:
+    for everything, source in offers:
+        primitives = comparable(priced, everything)
         if _selection_serves(source.head["selection"], _selection(priced)) and no_worse(priced, primitives):
             assert derivable(plan, primitives)
             wanted = replicas_wanted(question.query) if core == 0 else frozenset()

@@ -1,7 +1,6 @@
 """What a release was, as data: enough to price it, to audit it, and to show it on a receipt.
 
 Events never change meaning; new ones may be added. Every number is exact (Fraction or int).
-`count` groups equal mechanisms that compose (a sum of their costs).
 """
 
 from dataclasses import dataclass

@@ -113,14 +113,15 @@ def pick_demands(plan: Plan, law: Law, wanted: list[tuple[Aggregate, Fraction]])
     families = {measure.name: measure.disjoint for measure in plan.measures}
     demands = []
     for measure in plan.measures:
-        inner = [(a, w) for a, w in wanted if a.argument == measure.name and a.p is not None and 0 < a.p < 1]
-        ranks = {a.p: weight for a, weight in inner if a.p}
+        ranks = {a.p: weight for a, weight in wanted if a.argument == measure.name and a.p and a.p < 1}
         if tree_pays(measure, law, ranks):
-            wanted = [entry for entry in wanted if entry not in inner]
             weight = sum(ranks.values(), Fraction(0))
             tree = Demand("tree", measure.name, weight, function="quantile", ranks=tuple(sorted(ranks)))
             demands.append(replace(tree, family=measure.disjoint))
+    on_trees = {(tree.source, p) for tree in demands for p in tree.ranks}
     for aggregate, weight in wanted:
+        if (aggregate.argument, aggregate.p) in on_trees:
+            continue
         around = weight * AROUND.get(aggregate.function, Fraction(0))
         drawn = Demand(
             "pick", aggregate.argument or "", weight - around,
@@ -230,7 +231,7 @@ def value_demands(plan: Plan, law: Law, weights: Mapping[str, Fraction]) -> list
 class Slice:
     """A demand with its amount: pico of epsilon or of rho. `core` is the core that asked.
 
-    Slices with the same `lane` (a family) and different members are paid for once.
+    Slices of one family and different members are paid for once (see `divide`).
     """
 
     core: int
@@ -244,7 +245,7 @@ def divide(total: int, demands: list[tuple[int, Demand]]) -> list[Slice]:
     Demands of one family (FILTERs that exclude each other) share one lane: each member receives the
     lane's whole amount, because they are paid once. Why that is sound: a unit's rows carry weight at most
     W in all; if a fraction f_j of it falls into member j, with Σ f_j <= 1, then member j's cost is at most
-    f_j times its cost at full weight, since every cost here is convex in the sensitivity and zero at zero
+    f_j times its cost at full weight, since every cost here falls at least as fast as the sensitivity
     (under Gaussian noise it is f_j², also with clip l2, where Σ f_j² <= 1). So all members together cost
     at most the costliest one. Capped sums have weights of their own and stay outside.
     """

@@ -26,7 +26,8 @@ def stored_parts(names: Collection[str]) -> list[Part]:
 
 
 def same_vector(one: Part, other: Part) -> bool:
-    """Do both add noise to the same exact integers?"""
+    """Do both add noise to the same exact integers? Where units keep some of their groups or values, which
+    ones is drawn anew: then to integers of the same law, and the mean of both is as good."""
     return replace(one, amount=Fraction(1)) == replace(other, amount=Fraction(1))
 
 

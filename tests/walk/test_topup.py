@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from service.app import Books, Walk
 from service.core.plan import Loss
-from service.core.request import Ask
+from service.core.request import Ask, AskedBounds
 from tests.fixtures.whole import ANALYST, OTHER, clinic, visits
 
 PICO = 10**12
@@ -92,3 +93,41 @@ def test_pure_epsilon_is_never_refined_from_gaussian_noise(opened: tuple[Books, 
     ask(walk, rho(sql, 0.001))
     pure = ask(walk, Ask("clinic", sql, Loss("epsilon", PICO)))
     assert pure["cost"]["epsilon"] == "1"
+
+
+# --- Releases made under other bounds are other numbers, however little noise they have ----------------------
+
+
+def bounded(rows: int, **more: Any) -> AskedBounds:
+    return AskedBounds(rows_per_unit=rows, **more)
+
+
+def test_refining_never_reads_a_release_made_under_other_bounds(opened: tuple[Books, Walk]) -> None:
+    """A precise sum of one row per patient, then a coarse and a finer one of four: about 44,000 and 111,000."""
+    _, walk = opened
+    sql = "SELECT SUM(cost) AS s FROM visits WHERE cost >= 0"
+    precise = ask(walk, rho(sql, 2, bounds=bounded(1)))
+    capped = ask(walk, rho(sql, 2, bounds=bounded(4, unit_sum={"visits.cost": Fraction(5)})))
+    ask(walk, rho(sql, 0.05, bounds=bounded(4)))
+    finer = ask(walk, rho(sql, 0.2, bounds=bounded(4)))
+    again = ask(walk, rho(sql, 0.2, bounds=bounded(4)))
+    assert precise["rows"][0][0] < 50_000 and capped["rows"][0][0] < 10_000
+    assert finer["cost"]["rho"] == "0.15"
+    assert 100_000 < finer["rows"][0][0] < 120_000
+    assert (again["rows"], again["cost"]["replay_of"]) == (finer["rows"], finer["id"])
+
+
+def test_found_bounds_are_replayed_under_the_same_bound_of_rows_only(opened: tuple[Books, Walk]) -> None:
+    _, walk = opened
+    for sql in (
+        "SELECT AVG(cost) AS m, COUNT(cost) AS n FROM visits WHERE cost > 1",
+        "SELECT MEDIAN(cost) AS n FROM visits",
+    ):
+        found = {"visits.cost": None}
+        one = ask(walk, rho(sql, 0.5, bounds=bounded(1, columns=found)))
+        four = ask(walk, rho(sql, 0.5, bounds=bounded(4, columns=found)))
+        again = ask(walk, rho(sql, 0.5, bounds=bounded(4, columns=found)))
+        assert four["cost"]["replay_of"] is None and four["id"] != one["id"]
+        assert (again["rows"], again["cost"]["replay_of"]) == (four["rows"], four["id"])
+        if "COUNT" in sql:
+            assert four["rows"][0][1] > 1.5 * one["rows"][0][1], "four rows of a patient count, not one"

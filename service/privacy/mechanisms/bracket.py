@@ -16,6 +16,7 @@ from service.privacy.wholes import combine
 
 MANY_GROUPS = 20_000
 CLEAR = 1.5  # deviations that noise exceeds, to one side, in less than 7% of the cases whatever the law
+SURE = 2.2  # where many cells are looked at and the first that is clear is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Bracket:
                  to one side of the choice, so only one edge can exclude it: in less than 7% of the cases,
                  whatever the data; in 3% to 5% where rows are dense, since the hull forgives some.
     Extremes     a maximum may be anywhere up to the end of the range. It is at least where the noisy weight
-                 from there on is clearly above zero, never more than the choice; minimum mirrored.
+                 from there on is clearly above zero (SURE deviations), never more than the choice; minimum mirrored.
     Checked by   tests/statistical/test_intervals_cover.py, tests/unit/privacy/test_bracket.py.
     """
 
@@ -103,7 +104,8 @@ class Bracket:
         spread = upto * (1 - p) ** 2 + (upto[-1] - upto) * p**2
         limit = CLEAR * np.sqrt(self.variance * spread)
         excess = below - p * below[-1]
-        quantile_beyond, quantile_before = excess < -limit, excess > limit
+        edge = (upto > 0) & (upto < upto[-1])  # nothing lies before or beyond the grid: its ends exclude nothing
+        quantile_beyond, quantile_before = edge & (excess < -limit), edge & (excess > limit)
         possible = rings.inside & ~quantile_beyond
         possible[1:] &= ~quantile_before[:-1]
         possible[rings.middle] = True
@@ -117,7 +119,7 @@ class Bracket:
         middle = rings.middle
         from_here = np.cumsum(noisy[::-1], axis=0)[::-1]
         cells = np.cumsum(rings.inside[::-1], axis=0)[::-1]
-        clear = from_here[: middle + 1] > CLEAR * np.sqrt(self.variance * cells[: middle + 1])
+        clear = from_here[: middle + 1] > SURE * np.sqrt(self.variance * cells[: middle + 1])
         clear[0] = True
         highest = middle - np.argmax(clear[::-1], axis=0)
         lowest: Array = rings.first[highest, np.arange(noisy.shape[1])]

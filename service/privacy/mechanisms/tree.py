@@ -19,7 +19,7 @@ from service.privacy.sampling import NoiseSource
 from service.privacy.wholes import combine
 
 BLOCK = 2**21  # nodes held at once
-CLEAR = 1.85  # deviations that noise exceeds, to either side, in 6.5% of the cases
+FAR = 1.85  # deviations that noise exceeds, to either side, in 6.5% of the cases
 
 VALUE, LOW, HIGH = range(3)
 
@@ -39,7 +39,7 @@ class CountTree:
                  looking. A node that several quantiles read is drawn once.
     Quantile     children are first made to add up to their parent: each is moved by the same amount. Then, level
                  by level, the child in which (weight up to its end) - p·(all weight) passes zero.
-    Interval     for either end, level by level, the outermost child that is not more than CLEAR deviations
+    Interval     for either end, level by level, the outermost child that is not more than FAR deviations
                  beyond; the deviation of that difference is known exactly (`_spread`). The edges of the true
                  quantile's bin are beyond that in 6.5% of the cases; what lies further out forgives a part.
     Checked by   tests/statistical/test_tree.py, tests/statistical/test_intervals_cover.py,
@@ -179,7 +179,7 @@ class _Descent:
 
     def _taken(self, excess: Floats) -> Array:
         """The child that each walker goes to, from (weight up to each child's end) - p·total."""
-        limit = CLEAR * np.sqrt(self.tree.variance * self._spread())
+        limit = FAR * np.sqrt(self.tree.variance * self._spread())
         shift = np.where((self.what == LOW)[:, None], limit, 0.0)
         reached = excess + shift >= 0
         first = np.where(reached.any(axis=1), np.argmax(reached, axis=1), self.branch - 1)
