@@ -13,8 +13,7 @@ function interval(value, low, high, known) {
   if (low === null || low === undefined || high === null || high === undefined) return null;
   if ([value, low, high].every((each) => typeof each === "number")) {
     const half = (high - low) / 2;
-    if (half === 0) return "exact";
-    const even = Math.abs(high - value - half) <= 0.05 * half;
+    const even = half > 0 && Math.abs(high - value - half) <= 0.05 * half;
     if (even) return `± ${width(typeof known === "number" && Math.abs(known - half) <= 0.05 * half ? known : half)}`;
   }
   return `[${number(low)}, ${number(high)}]`;

@@ -101,6 +101,32 @@ def test_every_field_of_the_page_has_a_label_and_every_id_is_there_once() -> Non
         assert set(re.findall(r'\bbyId\("([^"]+)"\)', text(name))) <= set(ids), name
 
 
+def luminance(colour: str) -> float:
+    """As WCAG defines it, of #rrggbb."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_text_stands_out_from_its_ground(theme: int) -> None:
+    """4.5 to 1, the figure of WCAG AA for text of ordinary size, in both themes."""
+    colours = dict(
+        re.findall(r"--([\w-]+): (#[0-9a-f]{6});", text("console.css").split("prefers-color-scheme: dark")[theme])
+    )
+    pairs = [(ink, ground) for ink in ("ink", "soft", "accent") for ground in ("ground", "sheet")]
+    pairs += [
+        ("ink", "code"),
+        ("warn", "sheet"),
+        ("ink", "warn-ground"),
+        ("good", "good-ground"),
+        ("ink", "good-ground"),
+    ]
+    for ink, ground in [*pairs, ("accent-ink", "accent")]:
+        darker, lighter = sorted((luminance(colours[ink]), luminance(colours[ground])))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, f"{ink} on {ground}"
+
+
 def test_the_key_is_kept_in_the_tab_and_nowhere_else() -> None:
     """Only api.js reads it, and only to send it as Authorization."""
     for name in SCRIPTS:
