@@ -157,6 +157,16 @@ def test_codes_of_units_never_change_and_new_people_get_new_ones(place: Place) -
     } == keys
 
 
+def test_new_people_with_most_rows_get_the_lowest_codes(place: Place) -> None:
+    """Rows are stored by code: those of heavy people lie together, before everybody else's."""
+    import_visits(place, [(person, "a", 1) for person in range(50) for _ in range(person + 1)])
+    codes = dict(place.read("#units", 'SELECT "value", "#unit" FROM units'))
+    assert codes == {person: 49 - person for person in range(50)}
+    import_visits(place, [(person, "a", 1) for person in (60, 61, 61, 7)])
+    later = dict(place.read("#units", 'SELECT "value", "#unit" FROM units'))
+    assert later == codes | {61: 50, 60: 51}
+
+
 def test_an_import_without_new_people_keeps_the_dictionary_file(place: Place) -> None:
     import_visits(place)
     first = place.manifest.units_file
