@@ -55,7 +55,7 @@ async function datasetOf({ name, unit }) {
       el("span", { class: "quiet-text" }, ` · ceiling ε ${brief(body.ceiling.epsilon)} at δ ${brief(body.ceiling.delta)}`)),
     gauge({ granted: body.granted.epsilon, left: body.remaining.epsilon, label: `Budget of ${dataset}` }),
     body.paused && el("p", { class: "warn" }, "Paused: no question is answered."),
-    granting(dataset, body, again), pausing(dataset, body.paused, again), said);
+    granting(dataset, body, again), rationing(dataset, again), pausing(dataset, body.paused, again), said);
 }
 
 const field = (label, attributes) => {
@@ -75,6 +75,20 @@ function granting(dataset, budget, again) {
   return el("details", {}, el("summary", {}, "Grant"),
     el("p", { class: "hint" }, "How much of the ceiling may be used from now on. What is spent stays spent."),
     el("form", { class: "row", submit: send }, epsilonBox, deltaBox, reasonBox, el("button", { type: "submit" }, "Grant")));
+}
+
+function rationing(dataset, again) {
+  const [key, keyBox] = field("Key", { required: true, placeholder: "its prefix" });
+  const [share, shareBox] = field("Share, 0 to 1", { inputmode: "decimal", placeholder: "none: no ration" });
+  const send = (event) => {
+    event.preventDefault();
+    const prefix = key.value.trim();
+    const body = { share: share.value.trim() || null };
+    again(async () => call("PUT", at`/v1/datasets/${dataset}/quotas/${prefix}`, { body }));
+  };
+  return el("details", {}, el("summary", {}, "Ration a key"),
+    el("p", { class: "hint" }, "How much of this budget one key may use in all. The list of keys has their prefixes."),
+    el("form", { class: "row", submit: send }, keyBox, shareBox, el("button", { type: "submit" }, "Ration")));
 }
 
 function pausing(dataset, paused, again) {

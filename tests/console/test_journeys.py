@@ -234,6 +234,18 @@ def test_an_admin_sees_budgets_imports_and_books_that_hold(browser: Browser, ser
     browser.shows(".dataset", "the ceiling is epsilon 10")
 
 
+def test_an_admin_rations_a_key_and_its_owner_sees_it(browser: Browser, service: Running) -> None:
+    prefix = service.keys["analyst"].split("_")[1]
+    sign_in(browser, service, "admin", "#admin")
+    browser.click_path('//summary[.="Ration a key"]')
+    browser.fill('input[placeholder="its prefix"]', prefix)
+    browser.fill('input[placeholder="none: no ration"]', "0.5")
+    browser.click_path('//button[.="Ration"]')
+    browser.wait("a ration", lambda: service.ask("GET", "/v1/datasets/shop/budget").json()["quota"]["share"] == "0.5")
+    sign_in(browser, service, "analyst")
+    browser.shows("#budget", "Your ration")
+
+
 def test_signing_out_leaves_nothing_behind(browser: Browser, service: Running) -> None:
     sign_in(browser, service, "analyst")
     browser.shows("#estimate", "Would cost")
