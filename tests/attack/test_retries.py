@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from service.answer import Answerer
+from service.answer.past import Wanted
 from service.app import Books, Walk
 from service.core.amounts import Cost
 from service.core.errors import (
@@ -173,7 +174,7 @@ def test_every_failure_after_the_charge_looks_the_same_and_costs_once(opened: tu
     with pytest.raises(AnswerFailed) as seen:
         failed.find(str(query_id), ANALYST)
     assert seen.value.detail == first.value.detail
-    listed = {item["id"]: item["status"] for item in failed.history(ANALYST, "clinic", None)}
+    listed = {item["id"]: item["status"] for item in failed.history(ANALYST, Wanted("clinic"))}
     assert listed[str(query_id)] == "failed"
 
 

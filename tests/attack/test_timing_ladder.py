@@ -10,6 +10,7 @@ import pytest
 
 from service.answer import Answerer
 from service.answer.ladder import Ladder
+from service.answer.past import Wanted
 from service.answers.panels import now_text
 from service.app import Books, Walk
 from service.core.errors import AnswerFailed, ServiceError
@@ -100,7 +101,7 @@ def test_while_an_outcome_waits_for_its_rung_nobody_can_see_it(opened: tuple[Boo
     books, walk = opened
     elsewhere = answerer_of(books, walk)  # another process: same store, no jobs of ours
     ask = Ask("clinic", f"SELECT COUNT(*) AS n FROM visits WHERE cost < {60 + fails}", Loss("epsilon", PICO // 1000))
-    before = [item["id"] for item in elsewhere.history(ANALYST, "clinic", None)]
+    before = [item["id"] for item in elsewhere.history(ANALYST, Wanted("clinic"))]
     failures = books.ledger.balance("clinic").failures
     seen: dict[str, object] = {}
 
@@ -111,7 +112,8 @@ def test_while_an_outcome_waits_for_its_rung_nobody_can_see_it(opened: tuple[Boo
         seen["admin"] = bench.answerer.find(query_id, ADMIN).status
         seen["viewer"] = _code(bench.answerer, query_id, VIEWER)
         seen["stranger"] = _code(bench.answerer, query_id, OTHER)
-        seen["history"] = [item["id"] for item in elsewhere.history(ANALYST, "clinic", None)]
+        listed = {item["id"]: item["status"] for item in elsewhere.history(ANALYST, Wanted("clinic"))}
+        seen["history"] = (listed.pop(query_id), list(listed))
         seen["replay"] = elsewhere.estimate(ask, OTHER)["replay_of"]
         seen["retry"] = elsewhere.submit(ask, ANALYST, f"rung {fails}", "hash", 0).status
         seen["failures"] = books.ledger.balance("clinic").failures
@@ -125,7 +127,7 @@ def test_while_an_outcome_waits_for_its_rung_nobody_can_see_it(opened: tuple[Boo
         "admin": "running",
         "viewer": "not-found",
         "stranger": "not-found",
-        "history": before,
+        "history": ("running", before),
         "replay": None,
         "retry": "running",
         "failures": failures,
@@ -158,7 +160,7 @@ def test_history_tells_when_a_question_came_not_when_it_was_done(opened: tuple[B
 
     bench.clock.on_sleep = look
     bench.outcome(fresh(5))
-    (newest, *_) = bench.answerer.history(ANALYST, "clinic", "cost > 5")
+    (newest, *_) = bench.answerer.history(ANALYST, Wanted("clinic", "cost > 5"))
     assert newest["asked_at"] <= stamps[0]
 
 
