@@ -18,6 +18,8 @@ from service.catalog.keys import NewKey
 from service.cli.serving import register
 from service.cli.talk import Stop, print_table
 from service.client import Client, Refused
+from service.engine.cage import WALLS
+from service.engine.child import walls
 from service.settings import Settings
 from service.store.migrate import upgrade
 
@@ -97,6 +99,7 @@ def run_selftest(_: argparse.Namespace) -> None:
             books.close()
         answer = ask_in_process(settings, key)
         step(f"a query is answered: {len(answer['rows'])} groups for {answer['cost']['epsilon']} epsilon")
+        tell_walls(walls.missing())
         books = open_books(settings)
         try:
             if not books.administration.verify()["holds"]:
@@ -104,6 +107,14 @@ def run_selftest(_: argparse.Namespace) -> None:
         finally:
             books.close()
         step("the ledger verifies")
+
+
+def tell_walls(missing: list[str]) -> None:
+    """Not every system lets engine processes be caged whole; they run all the same, and the operator should know."""
+    if not missing:
+        step("engine processes are caged: no network, no other programs, no calls that they do not need")
+    for wall in missing:
+        print(f"--  engine processes lack a wall: {wall}. {WALLS[wall].capitalize()}", flush=True)
 
 
 def step(text: str) -> None:

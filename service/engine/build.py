@@ -261,12 +261,12 @@ def answer(options: dict[str, Any], job: wire.Header, channel: socket.socket) ->
 def main() -> None:
     """Argument: a JSON object with fd, memory_bytes and threads. One job, then the end."""
     options = json.loads(sys.argv[1])
-    cage.enclose_process(keep_files=True)
+    missing = cage.enclose_process(keep_files=True)
     cage.die_with_parent()
     warnings.simplefilter("ignore")
     channel = socket.socket(fileno=options["fd"])
     try:
-        wire.send(channel, {"ready": True})
+        wire.send(channel, {"ready": True, "missing": missing})
         job, _ = wire.receive(channel)
         wire.send(channel, answer(options, job, channel))
     except wire.ConnectionLost:

@@ -1,7 +1,8 @@
 """The walls around a child process that runs SQL, from the outside in.
 
-1. The process: its own address-space, CPU, file and core limits; no new privileges; no network where
-   the system lets us take it away; an environment without a single setting of ours; it dies with us.
+1. The process: its own address-space, CPU, file and core limits; no new privileges; a network of its own
+   that leads nowhere; a filter on system calls (filter.py); an environment without a single setting of
+   ours; it dies with us.
 2. The database: files attached read-only first, then external access off, the local file system
    disabled, no extensions, no secrets, no Python variables as tables, and at last the configuration
    locked. The order matters: ATTACH needs external access, and nothing can be set after the lock.
@@ -13,14 +14,22 @@ import contextlib
 import ctypes
 import os
 import resource
+import sys
 import threading
 from typing import Any
 
 import duckdb
 
+from service.engine import filter
+
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
 OPEN_FILES = 1024
+NETWORK, CALLS = "network", "system calls"
+WALLS = {  # what some systems do not let us build, and what that means for the operator
+    NETWORK: "no network namespace and no filter: whoever takes over an engine process could open connections",
+    CALLS: "no seccomp filter: whoever takes over an engine process could use every system call of its user",
+}
 
 ENVIRONMENT = {
     "PATH": os.defpath,
@@ -44,8 +53,8 @@ AT_CONNECT: dict[str, Any] = {
 }
 
 
-def enclose_process(*, keep_files: bool = False) -> None:
-    """Before anything else runs in the child: what the kernel itself enforces.
+def enclose_process(*, keep_files: bool = False) -> list[str]:
+    """Before anything else runs in the child: what the kernel itself enforces. Returns the walls that are missing.
 
     A query child may not write a byte to any file (RLIMIT_FSIZE 0). Core dumps would hold private rows.
     """
@@ -53,18 +62,24 @@ def enclose_process(*, keep_files: bool = False) -> None:
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
     if not keep_files:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    if sys.platform != "linux":
+        return [CALLS, NETWORK]
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    # Without the right to do so this fails and changes nothing; the deployment guide says what then holds.
-    if libc.unshare(CLONE_NEWNET) != 0:
-        libc.unshare(CLONE_NEWUSER | CLONE_NEWNET)
+    # Without the right to do so these fail and change nothing; the child goes on and says what it lacks.
+    own_network = libc.unshare(CLONE_NEWNET) == 0 or libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0
+    if filter.install(read_only=not keep_files):
+        return []  # no socket can be made in any network
+    return [CALLS] if own_network else [CALLS, NETWORK]
 
 
 def limit_memory(memory_bytes: int) -> None:
     """Address space: what is mapped now, plus the database's own limit, plus room for results.
 
-    DuckDB's memory_limit does not see what a single vector function allocates; this does."""
+    DuckDB's memory_limit does not see what a single vector function allocates; this does, on Linux."""
+    if sys.platform != "linux":
+        return
     mapped = int(_statm().split()[0]) * resource.getpagesize()
     room = max(512 * 2**20, memory_bytes // 4)
     _lower(resource.RLIMIT_AS, mapped + memory_bytes + room)

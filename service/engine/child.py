@@ -1,13 +1,15 @@
 """One supervised child process: started, spoken to, killed."""
 
 import json
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from service.engine import cage, wire
@@ -16,6 +18,31 @@ ROOT = str(Path(__file__).resolve().parents[2])
 START_SECONDS = 60.0
 
 Seen = Callable[[wire.Header], None]
+
+log = logging.getLogger("halftone")
+
+
+class Walls:
+    """What children said is missing around them: the same for all on one machine, so it is told once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._missing: set[str] = set()
+
+    def note(self, missing: Sequence[str]) -> None:
+        """Words that the cage does not know are dropped: nothing else is to come from there into our log."""
+        with self._lock:
+            new = {wall for wall in missing if wall in cage.WALLS} - self._missing
+            self._missing |= new
+        for wall in sorted(new):
+            log.warning(f"engine processes lack a wall: {wall}", extra={"detail": cage.WALLS[wall]})
+
+    def missing(self) -> list[str]:
+        with self._lock:
+            return sorted(self._missing)
+
+
+walls = Walls()
 
 
 class ChildLost(Exception):
@@ -59,13 +86,15 @@ class Child:
 
     def wait_ready(self, deadline_s: float = START_SECONDS) -> None:
         if not self._ready:
-            self._receive(time.monotonic() + deadline_s)
+            hello, _ = self._receive(time.monotonic() + deadline_s)
+            walls.note(hello.get("missing", ()))
             self._ready = True
 
     def call(
         self, header: wire.Header, payload: bytes | memoryview, deadline_s: float, seen: Seen | None = None
     ) -> tuple[wire.Header, memoryview]:
-        """One question, one answer. A child that is late is killed; so is one whose caller gives up."""
+        """One question, one answer. A child that is late is killed; so is one whose caller gives up, and one
+        that said it can answer no more."""
         assert self._ready, "wait_ready first"
         if not self.alive:
             raise ChildLost(late=False)
@@ -87,6 +116,8 @@ class Child:
         except BaseException:
             self.kill()
             raise
+        if answer.get("last"):
+            self.kill()
         return answer, table
 
     def _receive(self, deadline: float) -> tuple[wire.Header, memoryview]:

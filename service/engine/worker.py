@@ -3,6 +3,9 @@
 `bind` attaches files read-only, makes the views and locks everything; it is possible once. `run` is
 one statement over private data: an error says its kind, never its text. `scratch` is one statement
 over released tables, `rehearse` the same over made-up rows before there are any: an error may be shown.
+
+After a fatal or internal error DuckDB trusts its own database no more and refuses whatever follows, so
+the child says that this answer was its last and ends. The pool replaces it before anyone else pays for it.
 """
 
 import json
@@ -20,31 +23,41 @@ from service.engine.names import quoted, text
 
 INCOMING = "#incoming"
 SHOWN = ("scratch", "rehearse")
+FATAL = (duckdb.FatalException, duckdb.InternalException)
 
 
 class Worker:
-    def __init__(self, channel: socket.socket, *, memory_bytes: int, threads: int) -> None:
+    """`missing` are the walls that the system did not let the cage build."""
+
+    def __init__(self, channel: socket.socket, missing: list[str], *, memory_bytes: int, threads: int) -> None:
         self.channel = channel
+        self.missing = missing
         self.memory_bytes = memory_bytes
         self.threads = threads
         self.connection = cage.connect(memory_bytes=memory_bytes, threads=threads)
         self.bound = False
+        self.broken = False
 
     def serve(self) -> None:
         self._warm_up()
-        wire.send(self.channel, {"ready": True})
-        while True:
+        wire.send(self.channel, {"ready": True, "missing": self.missing})
+        while not self.broken:
             header, payload = wire.receive(self.channel)
             cage.limit_cpu(float(header["seconds"]), self.threads)
             try:
                 answer, table = self._answer(header, payload)
-            except (MemoryError, duckdb.OutOfMemoryException):
-                answer, table = {"error": "MemoryError", "message": ""}, b""
             except Exception as error:
-                # Only what sees nothing but released, public and made-up values may explain itself.
-                message = str(error) if header.get("do") in SHOWN else ""
-                answer, table = {"error": type(error).__name__, "message": message}, b""
-            wire.send(self.channel, answer, table)
+                answer, table = self._failed(error, shown=header.get("do") in SHOWN), b""
+            wire.send(self.channel, {**answer, "last": self.broken}, table)
+
+    def _failed(self, error: Exception, *, shown: bool) -> wire.Header:
+        """The kind of an error. Only what sees nothing but released, public and made-up values may explain itself."""
+        fatal = _fatal(error)
+        self.broken = self.broken or fatal is not None
+        if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
+            return {"error": "MemoryError", "message": ""}
+        message = str(fatal).split("\n")[0] if fatal else str(error)  # further down there are addresses and paths
+        return {"error": type(fatal or error).__name__, "message": message if shown else ""}
 
     def _answer(self, header: wire.Header, payload: memoryview) -> tuple[wire.Header, bytes | memoryview]:
         if header["do"] == "bind":
@@ -105,8 +118,8 @@ class Worker:
             self.connection.execute(f"{rows} {sql}").fetchall()
         except duckdb.ConversionException as error:
             cast_error = str(error)
-        except duckdb.Error:
-            pass
+        except duckdb.Error as error:
+            self.broken = _fatal(error) is not None
         return {"types": [kind for _, kind, *_ in described], "cast_error": cast_error}
 
     def _fetch(self, sql: str) -> duckdb.DuckDBPyRelation:
@@ -137,14 +150,19 @@ class Worker:
         self._drop([INCOMING + "0"])
 
 
+def _fatal(error: BaseException | None) -> BaseException | None:
+    """The error that broke the database: this one, or one that it came after. Cleaning up fails then, too."""
+    return error if error is None or isinstance(error, FATAL) else _fatal(error.__context__)
+
+
 def main() -> None:
     """Argument: a JSON object with fd, memory_bytes and threads."""
     options = json.loads(sys.argv[1])
-    cage.enclose_process()
+    missing = cage.enclose_process()
     cage.die_with_parent()
     warnings.simplefilter("ignore")
     channel = socket.socket(fileno=options["fd"])
     try:
-        Worker(channel, memory_bytes=options["memory_bytes"], threads=options["threads"]).serve()
+        Worker(channel, missing, memory_bytes=options["memory_bytes"], threads=options["threads"]).serve()
     except wire.ConnectionLost:
         sys.exit(0)
