@@ -14,7 +14,7 @@ from typing import Any
 
 from service.answers.panels import Panels
 from service.catalog.acts import Note
-from service.catalog.check import FileColumn, build_table, check_paths, prepared_type
+from service.catalog.check import FileColumn, build_table, check_name, check_paths, prepared_type
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
 from service.catalog.keys import Keys, NewKey
 from service.catalog.store import Catalog, Promise, promise_of, zero_or_delta
@@ -80,6 +80,8 @@ class Administration:
         declaration names one: it is the promise, and nobody should weaken it by raising an epsilon. True when new.
         """
         promise = promise_of(declared)
+        if name not in self._catalog.datasets():
+            check_name(name, "dataset")
         by = By(actor, "declared")
 
         def note(tx: Any, act: str, subject: str, change: Mapping[str, Any]) -> None:
@@ -136,8 +138,13 @@ class Administration:
         return {"table": table, **asdict(found)}
 
     def put_table(self, name: str, table: str, declared: TableDeclaration, *, actor: str) -> str:
-        """Check the declaration against the file's columns, claim the source, and start the import."""
+        """Check the declaration against the file's columns, claim the source, and start the import.
+
+        A table that is declared already keeps its name, whatever has been reserved since.
+        """
         self._catalog.declaration(name)
+        if table not in self._catalog.table_declarations(name):
+            check_name(table, "table")
         running = self._running.get(f"{name}.{table}")
         if running is not None and not running.done():
             raise Conflict("this table is being imported already")

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
+from service.catalog.check import check_name
 from service.catalog.declare import DatasetDeclaration, Declared, Name, TableDeclaration
 from service.catalog.store import Catalog, canonical
 from service.core.errors import CatalogRefused
@@ -103,6 +104,8 @@ def changes(catalog: Catalog, wanted: CatalogFile) -> list[Change]:
         served = catalog.schema(name).tables if name in live else {}
         for table in ordered(entry.tables):
             old, new = tables.get(table), entry.tables[table]
+            if old is None:
+                check_name(table, "table")  # here too, so that a file is refused before any part of it is done
             if old is None or table not in served or canonical(old) != canonical(new):
                 found.append(Change(name, table, new, show(f"{name}.{table}", old, new)))
     return found

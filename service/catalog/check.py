@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal
 
 from service.catalog.declare import ColumnDeclaration, TableDeclaration
 from service.core.errors import CatalogRefused
@@ -15,6 +16,7 @@ from service.core.schema import (
     DATE,
     DOUBLE,
     NAME_PATTERN,
+    RESERVED_TABLES,
     TIMESTAMP,
     VARCHAR,
     Column,
@@ -37,6 +39,18 @@ TYPES = {
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP, "DATETIME": TIMESTAMP,
 }  # fmt: skip
+
+
+def check_name(name: str, kind: Literal["dataset", "table"]) -> None:
+    """Whether a new dataset or table may be called so. Names of our own begin with # or _ and never fit."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        remedy = "a name has lower-case letters, digits and _, begins with a letter, and is at most 63 long"
+        raise CatalogRefused(f"{name[:63]!r} can not be the name of a {kind}", {"remedy": remedy})
+    if kind == "table" and re.fullmatch(RESERVED_TABLES, name):
+        raise CatalogRefused(
+            f"{name} can not be the name of a table: released results are called core_0, core_1, … and would hide it",
+            {"table": name, "remedy": "declare it under another name; the file keeps its own"},
+        )
 
 
 def parse_type(text: str) -> SqlType:

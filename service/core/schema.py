@@ -9,6 +9,7 @@ from fractions import Fraction
 Scalar = str | int | bool | float | date | datetime | None
 
 NAME_PATTERN = r"[a-z][a-z0-9_]{0,62}"
+RESERVED_TABLES = r"core_[0-9]+"  # what released tables are called in the outer SQL: one would hide the other
 
 
 @dataclass(frozen=True, slots=True)
