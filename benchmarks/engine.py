@@ -5,7 +5,7 @@ several rounds. Private: SQL text, understood and priced like any request, its s
 over tables that the importer prepared from Parquet files; counted is the time from handing a statement over to
 having its sealed result. Plain: a query that means the same, over DuckDB tables of the same files.
 
-`HALFTONE_BENCH_ROWS` sets the lines (default 6,000,000; 60,000,000 takes half an hour and 12 GB of memory), and
+`HALFTONE_BENCH_ROWS` sets the lines (default 6,000,000; the engine's memory grows with it), and
 `HALFTONE_BENCH_QUICK=1` makes it 300,000.
 """
 
@@ -44,7 +44,7 @@ THREADS = os.cpu_count() or 1
 SECONDS = 600
 ROWS_PER_UNIT = 200  # five times the average unit
 GROUPS_PER_UNIT = 5
-AMOUNT = 1000 * PICO  # so much that nearly every undeclared key is named: the most work for the second stage
+AMOUNT = 1000 * PICO  # names nearly all days; of the parts, which few people share, a sixth to two thirds
 
 Slots = Literal["pairs", "rows"]
 
@@ -212,7 +212,7 @@ def _by(key: str, source: str) -> str:
 
 
 def _undeclared() -> list[Case]:
-    """Both stages: choose the keys, then aggregate over those that were named (here: nearly all)."""
+    """Both stages: choose the keys, then aggregate over those that were named."""
     found = []
     for column, name, limit in (("l_receiptdate", "date", 20.0), ("l_partkey", "part", 10.0)):
         sql = _by(column, "lineitem")
