@@ -21,6 +21,8 @@ from service.sql.refusals import refused
 from service.sql.relations import Relation
 from service.sql.values import UNIT, Value
 
+CROSSED_MAX = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Equality:
@@ -80,6 +82,7 @@ def join(
         joins += step.joins
         unit = unit if unit is not None else step.unit
         aliases |= step.aliases
+    _check_crossed(state, node)
     bare = first.bare and len(steps) == 1 and not conditions
     return replace(
         state, source=first.source, joins=tuple(joins), where=tuple(conditions), unit=unit, aliases=aliases, bare=bare
@@ -110,6 +113,18 @@ def _check_linked(parts: list[Relation], equalities: list[Equality], node: exp.E
             raise not_on_unit(node)
 
 
+def _check_crossed(state: Relation, node: exp.Expression) -> None:
+    """One person's thousand rows, crossed twice, are a billion: their presence would show in the time."""
+    if state.crossed > CROSSED_MAX:
+        raise refused(
+            f"this multiplies {state.crossed} sets of one unit's rows with each other",
+            node,
+            construct="JOIN",
+            remedy=f"join at most {CROSSED_MAX} private tables that hold several rows of a unit, and aggregate the"
+            " others per unit first (… GROUP BY unit)",
+        )
+
+
 def not_on_unit(node: exp.Expression) -> ConstructRefused:
     return refused(
         "private tables are joined on something other than the unit",
@@ -131,7 +146,7 @@ def _inner_bound(parts: list[Relation], equalities: list[Equality]) -> Relation:
     best: Relation | None = None
     for start in starts:
         state = _grow(start, [part for part in parts if part is not start], equalities)
-        if best is None or (best.bound is None and state.bound is not None):
+        if best is None or (state.bound is None, state.crossed) < (best.bound is None, best.crossed):
             best = state
     assert best is not None
     return best
@@ -169,21 +184,25 @@ def _joined(state: Relation, part: Relation, fit: int) -> Relation:
     aliases = state.aliases | part.aliases
     unit = state.unit if state.unit is not None else part.unit
     expected = max((x for x in (state.expected, part.expected) if x is not None), default=None)
+    crossed = state.crossed
     if fit == 0:
         bound, unique, one_row = state.bound or part.bound, state.unique | part.unique, state.one_row or part.one_row
+        crossed = min(state.crossed, part.crossed) if state.private and part.private else max(crossed, part.crossed)
     elif fit == 1:
         bound, unique, one_row = state.bound, state.unique, state.one_row
         expected = state.expected
     elif fit == 2:
         bound, unique, one_row = part.bound, part.unique, part.one_row
-        expected = part.expected
+        expected, crossed = part.expected, part.crossed
     else:
+        crossed += part.crossed
         bound, unique, one_row = None, frozenset[str](), False
         if state.private and part.private and state.one_row and part.bound is not None:
             bound = part.bound  # the unit's one row meets each of its other rows at most once
         elif state.private and part.private and part.one_row:
             bound = state.bound
-    return replace(state, aliases=aliases, unit=unit, bound=bound, unique=unique, one_row=one_row, expected=expected)
+    merged = replace(state, aliases=aliases, unit=unit, bound=bound, unique=unique, one_row=one_row)
+    return replace(merged, expected=expected, crossed=crossed)
 
 
 def _left(state: Relation, step: Outer, aliases: frozenset[str], unit: exp.Column | None) -> Relation:
@@ -204,4 +223,6 @@ def _left(state: Relation, step: Outer, aliases: frozenset[str], unit: exp.Colum
     bound: RowBound | None = None
     if state.bound is not None and part.bound is not None and any(_unique(state, a) for a, _ in links):
         bound = RowBound(state.bound.constant + part.bound.constant, state.bound.tables + part.bound.tables)
-    return replace(state, aliases=state.aliases | part.aliases, bound=bound, unique=frozenset(), one_row=False)
+    crossed = state.crossed + part.crossed
+    merged = replace(state, aliases=state.aliases | part.aliases, bound=bound, unique=frozenset(), one_row=False)
+    return replace(merged, crossed=crossed)

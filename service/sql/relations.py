@@ -53,6 +53,7 @@ class Relation:
 
     `unique` holds the canonical text of columns that are unique in it, `one_row`: a unit has at most one
     row. `bound` is Invariant P1's bound, or None. `bare`: a scan and nothing else, so it may be null-extended.
+    `crossed`: a unit of n rows may have up to n^crossed here, public fan-out aside.
     """
 
     source: exp.Expression
@@ -65,6 +66,7 @@ class Relation:
     one_row: bool = False
     bare: bool = False
     expected: int | None = None
+    crossed: int = 0
 
     @property
     def private(self) -> bool:
@@ -96,6 +98,7 @@ def scan(found: Table, context: Context) -> tuple[Relation, Fields]:
         one_row=_rows(found, keys) == RowBound(1, ()),
         bare=True,
         expected=found.expected_rows,
+        crossed=int(found.private and _rows(found, keys) != RowBound(1, ())),
     )
     return relation, fields
 
@@ -186,6 +189,7 @@ def materialise(relation: Relation, fields: Fields, context: Context) -> tuple[R
         one_row=relation.one_row,
         bare=True,
         expected=relation.expected,
+        crossed=relation.crossed,
     )
     return made, new
 

@@ -234,6 +234,7 @@ def _grouped(relation: Relation, scope: UnitScope, parts: _Parts) -> Rows:
         bare=False,
         expected=None,
         where=parts.having,
+        crossed=0 if parts.alone else relation.crossed,
     )
     return Rows(made, parts.fields)
 
@@ -283,7 +284,8 @@ def union_all(left: Rows, right: Rows, node: exp.Expression, context: Context) -
     unit = name(UNIT_COLUMN, alias) if left.relation.private else None
     counts = left.relation.expected, right.relation.expected
     expected = None if None in counts else sum(count for count in counts if count is not None)
-    return Rows(Relation(subquery(union, alias), frozenset({alias}), unit, bound, bare=True, expected=expected), fields)
+    made = Relation(subquery(union, alias), frozenset({alias}), unit, bound, bare=True, expected=expected)
+    return Rows(replace(made, crossed=max(left.relation.crossed, right.relation.crossed)), fields)
 
 
 def _common(a: Value, b: Value, node: exp.Expression) -> tuple[Value, Value]:
