@@ -218,6 +218,8 @@ def serves(part: Part, aggregate: Aggregate) -> bool:
 def serving(parts: Iterable[Part], aggregate: Aggregate) -> Part | None:
     """The part to derive an aggregate from: a capped sum where one was paid for, else the least noise."""
     able = [part for part in parts if serves(part, aggregate)]
+    if len(able) == 1:
+        return able[0]
 
     def preference(part: Part) -> tuple[bool, float]:
         row = sum_row(part) if aggregate.function == "sum" else count_row(part, aggregate)
