@@ -23,8 +23,6 @@ from typing import Literal
 import duckdb
 
 from benchmarks.tpch_like import DATASETS, MONTHS, write
-from service.answer.question import Question, put_question
-from service.answer.walk import CoreRun, declared_keys
 from service.app import Books, Walk, open_books, open_walk
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.core.amounts import PICO
@@ -32,9 +30,11 @@ from service.core.boundary import Array, ExactTable, KeyTable
 from service.core.plan import Loss, Statement
 from service.core.request import Ask, AskedBounds
 from service.engine.base import Slot
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from service.settings import Settings
 from service.store.migrate import upgrade
+from service.walk.core_run import CoreRun, declared_keys
+from service.walk.question import Question, put_question
 
 QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"
 ROWS = 300_000 if QUICK else int(os.environ.get("HALFTONE_BENCH_ROWS", "6000000"))

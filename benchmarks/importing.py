@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from service.core.schema import BIGINT, DATE, VARCHAR, Column, SqlType, Table, UnitColumn
-from service.engine.prepare import Importer, ImportOptions
+from service.engine.duckdb.importing.importer import Importer, ImportOptions
 from service.engine.sources import Source
 
 QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"

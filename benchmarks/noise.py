@@ -10,11 +10,11 @@ import opendp.prelude as dp
 
 from service.core.events import LaplaceEvent
 from service.core.plan import ONE, Bounds
-from service.privacy import accounting
+from service.privacy.accounting import costs as accounting
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms, Quantile, RankDraw
 from service.privacy.mechanisms.selection import choose_rule, decide
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 
 SCALE = 100
 REPEATS = 3

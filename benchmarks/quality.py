@@ -29,16 +29,16 @@ from service.core.plan import (
     Query,
 )  # fmt: skip
 from service.core.schema import BIGINT, DOUBLE, VARCHAR
-from service.privacy.accounting import open_terms
-from service.privacy.choose import AROUND, tree_pays
+from service.privacy.accounting.costs import open_terms
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms, ModeDraw, Quantile, RankDraw
 from service.privacy.mechanisms.selection import choose_rule, decide, truncated_rule
 from service.privacy.mechanisms.tree import CountTree, _Descent
-from service.privacy.price import price
-from service.privacy.priced import PricedPlan
+from service.privacy.noise.sampling import SecureNoise
+from service.privacy.pricing.demands import AROUND, tree_pays
+from service.privacy.pricing.price import price
+from service.privacy.pricing.priced import PricedPlan
 from service.privacy.release import release_values
-from service.privacy.sampling import SecureNoise
 
 GROUPS = 30_000 if os.environ.get("HALFTONE_BENCH_QUICK") == "1" else 60_000
 TERMS = open_terms(10 * PICO, ATTO // 10**6, keys_declared=True)

@@ -26,22 +26,22 @@ import uvicorn
 from fastapi import FastAPI, Response
 from starlette.types import Receive, Scope, Send
 
-from service.answer.body import Facts, answer_body
-from service.answer.outer import run_outer
-from service.answer.shape import encode
-from service.answer.walk import CoreRun
-from service.answers import tables
-from service.api.logs import configure
+from service.api.middleware.logs import configure
 from service.app import Books, Walk, create_app, open_books, open_walk
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.catalog.keys import NewKey
 from service.core.boundary import KeyTable
 from service.core.plan import Loss
 from service.core.request import Ask, Principal
+from service.privacy.noise.sampling import SecureNoise
 from service.privacy.release import release_values
-from service.privacy.sampling import SecureNoise
+from service.released import tables
 from service.settings import Settings
 from service.store.migrate import upgrade
+from service.walk.answer_body import Facts, answer_body
+from service.walk.answer_json import encode
+from service.walk.core_run import CoreRun
+from service.walk.outer_sql import run_outer
 from tests.fixtures.slots import ZeroEngine, ZeroSlot, answerer_of
 from tests.fixtures.whole import DECLARED, visits
 

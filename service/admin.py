@@ -1,6 +1,6 @@
 """What admins do, over all packages: the catalog's change, the ledger's entry and the import belong together.
 
-Beside service/answer this is the only module that knows catalog, ledger, privacy and engine at once.
+Beside service/walk this is the only module that knows catalog, ledger, privacy and engine at once.
 """
 
 import hashlib
@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from service.answers.panels import Panels
 from service.catalog.acts import Note
 from service.catalog.check import FileColumn, build_table, check_name, check_paths, prepared_type
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
@@ -21,11 +20,12 @@ from service.catalog.store import Catalog, Promise, promise_of, zero_or_delta
 from service.core.amounts import Terms, parse_epsilon, show_atto, show_pico
 from service.core.errors import CatalogRefused, Conflict, DatasetUnknown, LossOutOfRange, NotFound, ServiceError
 from service.core.schema import Table, UnitVia
-from service.engine.prepare import Importer, Progress
+from service.engine.duckdb.importing.importer import Importer, Progress
 from service.engine.sources import Source, find_files
 from service.ledger.book import By, Grant, Ledger
 from service.ledger.journal import Entry
-from service.privacy.accounting import limits, open_terms, selection_limit
+from service.privacy.accounting.costs import limits, open_terms, selection_limit
+from service.released.panels import Panels
 
 log = logging.getLogger("halftone")
 

@@ -11,32 +11,33 @@ from fastapi.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.admin import Administration, Offices
-from service.answer import Answerer, Means
-from service.answer.ladder import Ladder
-from service.answer.refresh import Refresher, Refreshing
-from service.answers.panels import Panels
-from service.answers.publish import Publisher
-from service.answers.store import Answers
-from service.api import admin, console, datasets, docs, estimates, health, problems, queries
-from service.api import panels as panel_routes
+from service.api import problems
 from service.api.examples import PROBLEM_RESPONSES, Problem
-from service.api.frame import Frame
-from service.api.limits import Limiter
-from service.api.metrics import Metrics
-from service.api.parts import Parts
-from service.api.polls import Polls
-from service.api.traces import Traces, exporting_provider
-from service.api.wire import stored_ask
+from service.api.middleware.envelope import Frame
+from service.api.middleware.limits import Limiter
+from service.api.middleware.metrics import Metrics
+from service.api.middleware.poll_cache import Polls
+from service.api.middleware.traces import Traces, exporting_provider
+from service.api.requests import stored_ask
+from service.api.routes import admin, console, datasets, docs, estimates, health, queries
+from service.api.routes import panels as panel_routes
+from service.api.wiring import Parts
 from service.catalog.keys import Keys
 from service.catalog.store import Catalog
 from service.catalog.tables import key
-from service.engine.duckdb import DuckDBEngine, EngineOptions
-from service.engine.prepare import Importer, ImportOptions
-from service.engine.scratch import Scratch
+from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
+from service.engine.duckdb.importing.importer import Importer, ImportOptions
+from service.engine.duckdb.scratch import Scratch
 from service.ledger.book import Ledger
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
+from service.released.panels import Panels
+from service.released.publish import Publisher
+from service.released.store import Answers
 from service.settings import Settings
 from service.store.database import Store
+from service.walk import Answerer, Means
+from service.walk.ladder import Ladder
+from service.walk.panel_refresh import Refresher, Refreshing
 
 READY_SECONDS = 10.0
 WAITING_REQUESTS = 128  # a request that waits for its answer holds a thread

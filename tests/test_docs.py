@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from service.api.exact import read_exact
+from service.api.json_body import read_exact
 from service.api.problems import HTTP_CODES
-from service.api.wire import QueryWire, ask_of
+from service.api.requests import QueryWire, ask_of
 from service.catalog.apply import read_catalog
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.catalog.store import promise_of

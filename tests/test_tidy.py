@@ -11,7 +11,7 @@ SERVICE = sorted((ROOT / "service").rglob("*.py"))
 EVERYTHING = sorted([*SERVICE, *(ROOT / "migrations").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
 LINES_MAX, FUNCTION_MAX, PARAMETERS_MAX = 350, 70, 7
 # Longer than they should be; these may shrink, not grow, and nothing joins them.
-LONG = {"service/sql/expressions.py": 440, "service/sql/free.py": 370, "service/sql/split.py": 400}
+LONG = {"service/sql/expr/conditions.py": 440, "service/sql/outer/over_core.py": 370, "service/sql/split.py": 400}
 BANNED_FILES = {"utils", "util", "helpers", "helper", "manager", "managers", "common", "misc"}
 BANNED_NAMES = re.compile(r"\b(eps|Base[A-Z]\w*|\w*(Manager|Helper|Utils?))\b")
 FOREIGN_NAMES = {"BaseModel", "BaseSettings", "BaseException", "AbstractContextManager", "BaseHTTPRequestHandler"}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from service.api.parts import Parts
+from service.api.wiring import Parts
 from service.core.errors import NotAllowed, NotSignedIn
 from service.core.request import Principal, Role
 

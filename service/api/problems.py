@@ -11,9 +11,9 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service.api.exact import Malformed
+from service.api.json_body import Malformed
 from service.core.errors import AnswerFailed, BodyTooLarge, RateLimited, RequestMalformed, ServiceError, TooBusy
-from service.core.misfits import misfit
+from service.core.validation_words import misfit
 
 MEDIA_TYPE = "application/problem+json"
 ERRORS_SHOWN = 10

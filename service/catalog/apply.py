@@ -24,7 +24,7 @@ from service.catalog.check import check_name
 from service.catalog.declare import DatasetDeclaration, Declared, Name, TableDeclaration
 from service.catalog.store import Catalog, canonical
 from service.core.errors import CatalogRefused
-from service.core.misfits import message
+from service.core.validation_words import message
 
 CHARACTERS_MAX = 1_000_000
 

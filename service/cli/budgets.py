@@ -4,7 +4,7 @@ import argparse
 import json
 
 from service.admin import COMMAND_LINE
-from service.cli.talk import Stop, books, print_table
+from service.cli.terminal import Stop, books, print_table
 from service.core.amounts import CLOSED, parse_share, show_atto, show_pico
 
 

@@ -9,8 +9,9 @@ import os
 import sys
 
 from service import __version__
-from service.cli import asking, budgets, datasets, keys, serving
-from service.cli.talk import Stop
+from service.cli import budgets, datasets, keys, serving
+from service.cli import query as asking
+from service.cli.terminal import Stop
 from service.core.errors import ServiceError
 from service.settings import SettingsRefused
 from service.store.migrate import StoreUnreachable

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from service.admin import COMMAND_LINE
-from service.api.datasets import show_schema
+from service.api.routes.datasets import show_schema
 from service.catalog.apply import Change, changes, read_catalog
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
 from service.catalog.smartnoise import from_smartnoise
 from service.cli.serving import register
-from service.cli.talk import Stop, books, print_table
-from service.core.misfits import message
+from service.cli.terminal import Stop, books, print_table
+from service.core.validation_words import message
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -4,9 +4,9 @@ import argparse
 from datetime import UTC, datetime, timedelta
 
 from service.admin import COMMAND_LINE
-from service.api.admin import show_key
+from service.api.routes.admin import show_key
 from service.catalog.keys import NewKey
-from service.cli.talk import Stop, books, print_table
+from service.cli.terminal import Stop, books, print_table
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

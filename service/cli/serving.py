@@ -8,11 +8,11 @@ import uvicorn
 
 from service import demo
 from service.admin import COMMAND_LINE
-from service.api.logs import configure
+from service.api.middleware.logs import configure
 from service.app import Books, create_app, open_books
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.catalog.keys import NewKey
-from service.cli.talk import Stop, require_current
+from service.cli.terminal import Stop, require_current
 from service.settings import Settings, read_settings
 from service.store.migrate import upgrade
 

@@ -1,4 +1,4 @@
-"""The web page: files that service/api/console.py serves as they lie here. No build step, no dependencies.
+"""The web page: files that service/api/routes/console.py serves as they lie here. No build step, no dependencies.
 
 Only what is listed is served and packaged; tests/console compares the list with the folder.
 """

@@ -26,7 +26,7 @@ class AskedBounds:
 
     `columns`: "table.column" to (low, high), or None to have them found privately.
     `dated`: the same with days or moments as ISO text, for columns that hold such; settled into `columns`
-    when the schema is known (service/answer/question.py).
+    when the schema is known (service/walk/question.py).
     `unit_sum`: "table.column" to a cap, or None to have it found privately.
     """
 

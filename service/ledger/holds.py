@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from service.core.amounts import CLOSED, Cost, show_atto, show_pico
 from service.core.errors import AnswerFailed, BudgetExhausted, DatasetPaused, DatasetUnknown, IdempotencyKeyReused
 from service.ledger.accounts import dataset_account, new_quota, quota_account, read_balance, read_quota
-from service.ledger.at_once import DATASET_REFUSES, KEY_TAKEN, QUOTA_REFUSES, RESERVE_AT_ONCE
 from service.ledger.journal import Journal, canonical
+from service.ledger.reserve_function import DATASET_REFUSES, KEY_TAKEN, QUOTA_REFUSES, RESERVE_AT_ONCE
 from service.ledger.rolling import roll_window
 from service.ledger.tables import ORDERS, UNLIMITED, account, head, hold
 from service.store.clock import utc_now
-from service.store.prepared import Prepared
+from service.store.rendered import Prepared
 
 Outcome = Literal["answered", "failed"]
 ASK_TO_RESUME = "ask an admin, who can look into it and resume: halftone budget resume DATASET --reason …"
@@ -133,7 +133,7 @@ def reserve(tx: sa.Connection, asked: Hold, owner: str) -> int:
 
 
 def _reserve_at_once(tx: sa.Connection, asked: Hold, owner: str) -> int:
-    """The same in one trip (service/ledger/at_once.py); 0 when it has to go step by step."""
+    """The same in one trip (service/ledger/reserve_function.py); 0 when it has to go step by step."""
     body = canonical(_body(asked))
     (outcome,) = RESERVE_AT_ONCE(
         tx,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from service.ledger.tables import entry, head
 from service.store.clock import utc_now
-from service.store.prepared import Prepared
+from service.store.rendered import Prepared
 
 Body = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from service.ledger.journal import Entry, canonical, entries
-from service.ledger.replay import Replay, ReplayBroken
+from service.ledger.rederive import Replay, ReplayBroken
 from service.ledger.tables import FIRST_HASH, head
 
 EXPORT_FORMAT = "halftone-ledger/1"

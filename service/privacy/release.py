@@ -12,16 +12,16 @@ import numpy as np
 from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
 from service.core.plan import POSITION, Measure, Need, UnitTotalsNeed
 from service.core.unsealing import unseal
-from service.privacy.derive import derive
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms, RankDraw
 from service.privacy.mechanisms.selection import decide
-from service.privacy.mechanisms.shape import Sums
-from service.privacy.parts import DEGREES, EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
-from service.privacy.picks import Pick, Tree
-from service.privacy.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
-from service.privacy.sampling import NoiseSource
-from service.privacy.wholes import combine, whole
+from service.privacy.mechanisms.vectors import Sums
+from service.privacy.noise.exact_integers import combine, whole
+from service.privacy.noise.sampling import NoiseSource
+from service.privacy.pricing.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
+from service.privacy.primitives.chosen import Pick, Tree
+from service.privacy.primitives.derive import derive
+from service.privacy.primitives.noised import DEGREES, EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
 
 REUSED = (
     "The number of people per group is the one its selection counted: at most groups_per_unit groups of a person"

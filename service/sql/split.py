@@ -12,9 +12,18 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from service.sql.above import as_released, outer_select, outer_union, rename
-from service.sql.aggregates import asked
-from service.sql.bind import (
+from service.sql.cores.build_plan import Core, Grouping, build
+from service.sql.cores.measures import Collector, show_unit
+from service.sql.expr.conditions import Compiler
+from service.sql.expr.trees import text
+from service.sql.expr.values import Value
+from service.sql.outer.over_core import View, core_select
+from service.sql.outer.over_released import as_released, outer_select, outer_union, rename
+from service.sql.read.aggregates import asked
+from service.sql.read.parse import SOURCES
+from service.sql.read.select import Shape, shape
+from service.sql.refusals import refused
+from service.sql.rows.bind import (
     Env,
     Item,
     Rows,
@@ -27,19 +36,10 @@ from service.sql.bind import (
     table_rows,
     with_ctes,
 )
-from service.sql.canon import text
-from service.sql.expressions import Compiler
-from service.sql.free import View, core_select
-from service.sql.measures import Collector, show_unit
-from service.sql.parse import SOURCES
-from service.sql.plan import Core, Grouping, build
-from service.sql.refusals import refused
-from service.sql.relations import Context, Relation
-from service.sql.results import Public, Released, Result, Source
-from service.sql.select import Shape, shape
-from service.sql.semi import no_tail, semi_join
-from service.sql.units import per_unit, union_all
-from service.sql.values import Value
+from service.sql.rows.kinds import Public, Released, Result, Source
+from service.sql.rows.per_unit import per_unit, union_all
+from service.sql.rows.relations import Context, Relation
+from service.sql.rows.semi_joins import no_tail, semi_join
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import migrations
 from service.store.database import open_engine
 
 # Whoever defines tables on the shared metadata is listed here.
-TABLE_MODULES = ("service.ledger.tables", "service.catalog.tables", "service.answers.tables")
+TABLE_MODULES = ("service.ledger.tables", "service.catalog.tables", "service.released.tables")
 
 
 class StoreUnreachable(Exception):

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from service.answer.past import Wanted
 from service.app import Books, Walk
 from service.core.plan import Loss
 from service.core.request import Ask, AskedBounds, Principal
+from service.walk.history import Wanted
 from tests.fixtures.slots import answerer_of
 from tests.fixtures.whole import ANALYST, OTHER, clinic
 

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from service.core.plan import Statement
-from service.engine import cage
 from service.engine.base import EngineFailed
-from service.engine.child import Child
-from service.engine.duckdb import DuckDBEngine, EngineOptions
-from service.engine.prepare import Importer, ImportOptions
-from service.engine.scratch import Scratch, ScratchOptions, ScratchRefused
+from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
+from service.engine.duckdb.importing.importer import Importer, ImportOptions
+from service.engine.duckdb.processes import cage
+from service.engine.duckdb.processes.child import Child
+from service.engine.duckdb.scratch import Scratch, ScratchOptions, ScratchRefused
 from tests.unit.engine.contract import SECONDS, column
 from tests.unit.engine.shop import DECLARED, write_shop
 

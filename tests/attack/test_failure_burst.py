@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from service.answer import Answerer
-from service.answer.ladder import Ladder
 from service.app import Books, Walk
 from service.core.errors import ServiceError
 from service.core.plan import Loss
 from service.core.request import Ask, Principal
+from service.walk import Answerer
+from service.walk.ladder import Ladder
 from tests.fixtures.slots import ZeroEngine, answerer_of, failing
 from tests.fixtures.whole import ANALYST, clinic
 

@@ -18,7 +18,7 @@ SQL = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """Two datasets; `reader` may read the second only, `both` may ask of either."""
-    monkeypatch.setattr("service.api.polls.FRESH_S", -1.0)
+    monkeypatch.setattr("service.api.middleware.poll_cache.FRESH_S", -1.0)
     with served(tmp_path) as opened:
         shutil.copy(tmp_path / "sources/visits.parquet", tmp_path / "sources/annex.parquet")
         acts = opened.books.administration

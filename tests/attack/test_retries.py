@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from service.answer import Answerer
-from service.answer.past import Wanted
 from service.app import Books, Walk
 from service.core.amounts import Cost
 from service.core.errors import (
@@ -27,9 +25,11 @@ from service.core.errors import (
 )
 from service.core.plan import Loss
 from service.core.request import Ask, Principal
-from service.engine.scratch import Rehearsed, ScratchRefused
+from service.engine.duckdb.scratch import Rehearsed, ScratchRefused
 from service.ledger.book import By, Hold, Ledger
 from service.store.database import Store
+from service.walk import Answerer
+from service.walk.history import Wanted
 from tests.fixtures.slots import ZeroEngine, answerer_of, failing
 from tests.fixtures.whole import ANALYST, OTHER, clinic
 

@@ -10,8 +10,8 @@ from service.core.errors import ConstructRefused, ServiceError, SyntaxRefused
 from service.core.plan import Query
 from service.core.request import Ask
 from service.core.schema import UNIT_COLUMN
-from service.sql.front import understand
-from service.sql.parse import DIALECTS
+from service.sql.read.parse import DIALECTS
+from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
 from tests.fixtures.sql.shop import SCHEMA, rows
 

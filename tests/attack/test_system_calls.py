@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine import calls, pool
-from service.engine.duckdb import DuckDBEngine, EngineOptions
-from service.engine.filter import MACHINES
-from service.engine.prepare import Importer, ImportOptions
-from service.engine.scratch import Scratch, ScratchOptions
+from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
+from service.engine.duckdb.importing.importer import Importer, ImportOptions
+from service.engine.duckdb.processes import pool
+from service.engine.duckdb.processes import syscalls as calls
+from service.engine.duckdb.processes.seccomp import MACHINES
+from service.engine.duckdb.scratch import Scratch, ScratchOptions
 from tests.unit.engine.contract import SECONDS, column
 from tests.unit.engine.shop import DECLARED, write_shop
 
@@ -113,7 +114,8 @@ def test_the_scratch_engine_still_works(folder: Path) -> None:
 SPILLING = """
 import json, socket, sys
 from pathlib import Path
-from service.engine import build, cage
+from service.engine.duckdb.importing import build
+from service.engine.duckdb.processes import cage
 missing = cage.enclose_process(keep_files=True)
 try:
     socket.socket()
@@ -138,7 +140,7 @@ def test_a_child_that_imports_spills_into_its_folder_and_has_no_network(tmp_path
 
 FORBIDDING = """
 import ctypes, errno, os
-from service.engine import calls, filter
+from service.engine.duckdb.processes import syscalls as calls, seccomp as filter
 place, _ = filter.MACHINES[os.uname().machine]
 REFUSE = (filter.RETURN, 0, 0, 0x00050000 | errno.EPERM)
 steps = [(filter.LOAD, 0, 0, filter.NUMBER)]
@@ -150,9 +152,9 @@ assert filter.load(os.uname().machine, [*steps, (filter.RETURN, 0, 0, filter.ALL
 WORKING_ON = """
 import json, logging, sys
 from pathlib import Path
-from service.api.logs import configure
-from service.engine.child import walls
-from service.engine.duckdb import DuckDBEngine, EngineOptions
+from service.api.middleware.logs import configure
+from service.engine.duckdb.processes.child import walls
+from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
 from tests.unit.engine.contract import column
 configure("info")
 engine = DuckDBEngine(Path(sys.argv[1]), EngineOptions(workers=2, memory_bytes=2**29, threads=1))

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from service.answer import Answerer
-from service.answer.ladder import Ladder
-from service.answer.past import Wanted
-from service.answers.panels import now_text
 from service.app import Books, Walk
 from service.core.errors import AnswerFailed, ServiceError
 from service.core.plan import Loss
 from service.core.request import Ask, Principal
 from service.ledger.book import By
+from service.released.panels import now_text
 from service.settings import Settings
+from service.walk import Answerer
+from service.walk.history import Wanted
+from service.walk.ladder import Ladder
 from tests.fixtures.slots import WoundClock, ZeroEngine, answerer_of, failing
 from tests.fixtures.whole import ANALYST, OTHER, clinic
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from service.engine import manifest as manifests
-from service.engine.duckdb import DuckDBEngine, EngineOptions
-from service.engine.prepare import Importer, ImportOptions, Progress
+from service.engine.duckdb import manifest as manifests
+from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
+from service.engine.duckdb.importing.importer import Importer, ImportOptions, Progress
 from service.engine.sources import Source
 from tests.unit.engine.contract import SECONDS, column
 from tests.unit.engine.shop import DECLARED, write_shop
@@ -27,7 +27,7 @@ HOLDING = """
 import sys
 from pathlib import Path
 from service.core.plan import Statement
-from service.engine.duckdb import DuckDBEngine, EngineOptions
+from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
 from tests.unit.engine.contract import SLOW
 engine = DuckDBEngine(Path(sys.argv[1]), EngineOptions(workers=1, memory_bytes=2**28, threads=1))
 with engine.slot("shop", 30) as slot:
@@ -38,7 +38,7 @@ with engine.slot("shop", 30) as slot:
 IMPORTING = """
 import sys, time
 from pathlib import Path
-from service.engine.prepare import Importer, ImportOptions, Progress
+from service.engine.duckdb.importing.importer import Importer, ImportOptions, Progress
 from service.engine.sources import Source
 from tests.unit.engine.shop import DECLARED
 def stop(progress):

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.core.plan import ONE, DistinctNeed, KeysNeed, Plan, UnitsNeed
-from service.sql import emit_choose, emit_duckdb, emit_keys
+from service.engine.emit import kept_pairs as emit_choose
+from service.engine.emit import keys as emit_keys
+from service.engine.emit import spelling as emit_duckdb
 from tests.fixtures.visits import (
     WARDS,
     Visit,

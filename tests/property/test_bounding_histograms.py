@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.core.plan import ONE, BoundsNeed, CandidatesNeed, HistogramNeed, Plan, RowsWeight, UnitTotalsNeed
-from service.sql import emit_sparse, emit_totals
+from service.engine.emit import histograms as emit_sparse
+from service.engine.emit import unit_totals as emit_totals
 from tests.fixtures.visits import (
     WARDS,
     Visit,

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.core.plan import ONE, L2Weight, MomentsNeed, Plan, RowsWeight, UnitSumWeight, Weight
-from service.sql import bound, emit_moments
+from service.engine.emit import clipping as bound
+from service.engine.emit import moments as emit_moments
 from tests.fixtures.visits import (
     HIGH,
     LOW,

@@ -27,7 +27,8 @@ from service.core.plan import (
     UnitsNeed,
     UnitSumWeight,
 )
-from service.sql import bound, emit_choose
+from service.engine.emit import clipping as bound
+from service.engine.emit import kept_pairs as emit_choose
 from tests.fixtures.visits import HIGH, LOW, Visit, answer, open_hospital, plans, scan_plan, visit, visit_rows
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 from sqlglot import exp
 
-from service.answer.walk import CoreRun
 from service.core.amounts import PICO
 from service.core.boundary import KeyTable
 from service.core.errors import ServiceError
 from service.core.plan import ONE, BoundsNeed, KeysNeed, Need, Plan
 from service.core.request import Ask, AskedBounds
-from service.privacy.price import price
-from service.privacy.priced import PricedPlan, PricedQuery, SelectedKeys
+from service.engine.emit.statements import emit
+from service.privacy.pricing.price import price
+from service.privacy.pricing.priced import PricedPlan, PricedQuery, SelectedKeys
 from service.privacy.release import release_bounds, release_primitives
-from service.sql.emit import emit
-from service.sql.front import understand
+from service.sql.understand import understand
+from service.walk.core_run import CoreRun
 from tests.fixtures.prepared import fetch, prepared
 from tests.fixtures.recorder import SALT, LocalSlot, NoNoise
 from tests.fixtures.sql import grammar
@@ -244,7 +244,7 @@ def worst_of(words: tuple[str, ...], worlds: Worlds, tries: int = 6) -> Fraction
 def test_the_fuzz_catches_casts_taken_for_literals(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("o.store = 1", "o.store = CAST(1.4 AS BIGINT)")
     assert worst_of(words, worlds) <= 1
-    monkeypatch.setattr("service.sql.disjoint.is_literal", lambda tree: tree.find(exp.Column) is None)
+    monkeypatch.setattr("service.sql.cores.disjoint.is_literal", lambda tree: tree.find(exp.Column) is None)
     assert worst_of(words, worlds) > 1
 
 
@@ -253,5 +253,5 @@ def test_the_fuzz_catches_keys_that_are_unique_only_as_integers(
 ) -> None:
     words = ("o.raw = s.store", "COUNT(*)")
     assert worst_of(words, worlds) <= 1
-    monkeypatch.setattr("service.sql.bind.comparable", lambda left, right, node: (left, right))
+    monkeypatch.setattr("service.sql.rows.bind.comparable", lambda left, right, node: (left, right))
     assert worst_of(words, worlds, tries=40) > 1

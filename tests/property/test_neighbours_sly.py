@@ -14,8 +14,8 @@ import pytest
 from service.core.amounts import PICO
 from service.core.plan import Loss
 from service.core.request import Ask, AskedBounds
-from service.privacy.price import price
-from service.sql.front import understand
+from service.privacy.pricing.price import price
+from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
 from tests.fixtures.recorder import primitives
 from tests.fixtures.sql.exact import day

@@ -14,7 +14,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from service.answer.walk import declared_keys
 from service.core.amounts import PICO
 from service.core.errors import ServiceError
 from service.core.plan import (
@@ -31,13 +30,14 @@ from service.core.plan import (
     UnitTotalsNeed,
 )
 from service.core.request import Ask, AskedBounds
-from service.privacy.accounting import open_terms
-from service.privacy.parts import SHAPES, read_part
-from service.privacy.price import price
-from service.privacy.priced import PricedPlan
-from service.sql.canon import text
-from service.sql.emit import emit
-from service.sql.front import understand
+from service.engine.emit.statements import emit
+from service.privacy.accounting.costs import open_terms
+from service.privacy.pricing.price import price
+from service.privacy.pricing.priced import PricedPlan
+from service.privacy.primitives.noised import SHAPES, read_part
+from service.sql.expr.trees import text
+from service.sql.understand import understand
+from service.walk.core_run import declared_keys
 from tests.fixtures.prepared import fetch, prepared
 from tests.fixtures.recorder import SALT, LocalSlot, present_keys, primitives
 from tests.fixtures.sql.corpus import accepted
@@ -212,6 +212,6 @@ def test_the_check_catches_a_plan_that_claims_too_small_a_row_bound(neighbours: 
 
 def test_the_check_catches_filters_that_only_look_disjoint(neighbours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: literals named by how they are written."""
-    monkeypatch.setattr("service.sql.disjoint.member", text)
+    monkeypatch.setattr("service.sql.cores.disjoint.member", text)
     loss, bounds = LOSSES["epsilon"]
     assert worst_move(understood(SLY[0], bounds), neighbours, loss) * PICO > loss.amount

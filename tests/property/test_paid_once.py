@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from service.core.amounts import ATTO, PICO
 from service.core.events import Event, ExponentialEvent, GaussianEvent, LaplaceEvent, PureEvent
 from service.core.plan import Aggregate, Bounds, Loss, Plan
-from service.privacy.accounting import open_terms, total
-from service.privacy.charge import price_at
-from service.privacy.priced import PricedPlan, PricedQuery
+from service.privacy.accounting.costs import open_terms, total
+from service.privacy.pricing.allot import price_at
+from service.privacy.pricing.priced import PricedPlan, PricedQuery
 from tests.unit.privacy.questions import aggregate, by_key, measure, plan, question
 
 TERMS = open_terms(3 * PICO, ATTO // 10**6, keys_declared=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, Column, SqlType
-from service.engine.coding import check_grid, code_expression, outside_bounds
+from service.engine.duckdb.importing.coding import check_grid, code_expression, outside_bounds
 
 EXACT = Context(prec=60)
 EPOCH = date(1970, 1, 1)

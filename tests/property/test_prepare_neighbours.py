@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from service.core.schema import BIGINT, DOUBLE, VARCHAR, Column, Table, UnitColumn
-from service.engine import manifest as manifests
-from service.engine.build import Build, open_database
+from service.engine.duckdb import manifest as manifests
+from service.engine.duckdb.importing.build import Build, open_database
 
 FALSE_ALARM = 1e-6
 SCHEMA = pa.schema([("person", pa.int64()), ("ward", pa.string()), ("pay", pa.float64()), ("days", pa.int64())])

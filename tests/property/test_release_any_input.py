@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from service.core.amounts import PICO
 from service.core.plan import ONE, POSITION, Bounds, Loss, Plan
 from service.core.schema import DOUBLE
-from service.privacy.derive import derivable, derive
-from service.privacy.price import price
+from service.privacy.pricing.price import price
+from service.privacy.primitives.derive import derivable, derive
 from tests.unit.privacy.questions import TERMS, aggregate, attribute, by_key, measure, plan, priced, question, released
 
 FUNCTIONS = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from service.core.amounts import PICO
 from service.core.boundary import Array
 from service.core.plan import Bounds, Plan
-from service.privacy.parts import Part
-from service.privacy.priced import PricedPlan
+from service.engine.emit.statements import emit
+from service.privacy.pricing.priced import PricedPlan
+from service.privacy.primitives.noised import Part
 from service.privacy.release import exact_sums
-from service.sql.emit import emit
 from tests.fixtures.prepared import fetch, prepared, provide_keys
 from tests.fixtures.visits import SCHEMA, WARDS, Visit, scan_plan, visit_rows
 from tests.unit.privacy.questions import aggregate, priced

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from service.core.errors import BoundsMissing, ConstructRefused, SyntaxRefused
 from service.core.plan import Query
 from service.core.request import Ask
-from service.sql.allow import OUTER, ROWS, unlisted
-from service.sql.front import understand
-from service.sql.parse import DIALECTS
+from service.sql.read.allow import OUTER, ROWS, unlisted
+from service.sql.read.parse import DIALECTS
+from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
 from tests.fixtures.sql.corpus import accepted, refused
 from tests.fixtures.sql.exact import answer, tidy

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from service.core.errors import ServiceError
 from service.core.request import Ask, AskedBounds
-from service.sql.front import understand
+from service.sql.understand import understand
 from tests.fixtures.sql.exact import core_sql
 from tests.fixtures.sql.extremes import extreme_database
 from tests.fixtures.sql.shop import SCHEMA

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from service.core.request import Ask
 from service.core.schema import UNIT_COLUMN
-from service.sql.front import understand
+from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
 from tests.fixtures.sql.corpus import accepted
 from tests.fixtures.sql.shop import SCHEMA, rows

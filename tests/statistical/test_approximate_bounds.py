@@ -11,7 +11,7 @@ from service.core.boundary import Array
 from service.core.events import GaussianEvent, LaplaceEvent
 from service.core.plan import ONE
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds, bins_needed
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM
 
 INPUTS = [0, 0, 0, 0, 1, 3, 7, 8, 8, 8]

@@ -8,7 +8,7 @@ import pytest
 from service.core.boundary import Array
 from service.privacy.mechanisms import exponential
 from service.privacy.mechanisms.exponential import Candidates, choose
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM, shares_p_value
 
 DRAWS = 30_000

@@ -10,11 +10,11 @@ from service.core.amounts import PICO
 from service.core.boundary import Array, ReleasedColumn, ReleasedTable
 from service.core.plan import ONE, POSITION, Bounds
 from service.core.schema import DOUBLE
-from service.privacy.choose import AROUND
 from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, Histograms, Quantile, RankDraw, extreme_rank
 from service.privacy.mechanisms.tree import CountTree
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
+from service.privacy.pricing.demands import AROUND
 from tests.unit.privacy.questions import aggregate, attribute, by_key, measure, plan, priced, released
 
 GROUPS = 4_000  # the share of covered cells is known to 0.35%

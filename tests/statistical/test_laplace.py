@@ -8,8 +8,8 @@ import opendp.prelude as dp
 import pytest
 
 from service.core.boundary import Array
-from service.privacy import sampling
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise import sampling
+from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import (
     FALSE_ALARM,
     laplace_below,

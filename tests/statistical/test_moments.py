@@ -13,7 +13,7 @@ from scipy.stats import beta, norm
 from service.core.amounts import PICO
 from service.core.boundary import Array
 from service.core.plan import ONE, Bounds, Plan
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM, gaussian_below, laplace_below, p_value
 from tests.unit.privacy.questions import aggregate, attribute, by_key, measure, plan, priced, released
 

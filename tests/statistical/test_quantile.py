@@ -8,7 +8,7 @@ import pytest
 from service.core.boundary import Array
 from service.core.plan import ONE
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, Histograms, ModeDraw, Quantile, RankDraw
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM, shares_p_value
 
 DRAWS = 20_000

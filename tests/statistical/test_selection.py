@@ -19,7 +19,7 @@ from service.privacy.mechanisms.selection import (
     truncated_rule,
     weighted_rule,
 )
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM
 
 RUNS = 30_000

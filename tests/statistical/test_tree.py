@@ -8,10 +8,10 @@ import pytest
 
 from service.core.boundary import Array
 from service.core.plan import ONE
-from service.privacy.intervals import Floats
 from service.privacy.mechanisms.quantile import Histograms
 from service.privacy.mechanisms.tree import CountTree, _Descent
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.intervals import Floats
+from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM, gaussian_below, laplace_below, p_value
 
 NOTHING = np.zeros(0, dtype=np.int64)

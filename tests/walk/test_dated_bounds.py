@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from service.answer.question import settled
-from service.api.datasets import show_schema
-from service.api.wire import QuestionWire, ask_of
+from service.api.requests import QuestionWire, ask_of
+from service.api.routes.datasets import show_schema
 from service.app import Books, Walk
 from service.core.errors import BoundsMissing
 from service.core.request import Ask, AskedBounds
+from service.walk.question import settled
 from tests.fixtures.open_shop import BUYER, shop
 
 

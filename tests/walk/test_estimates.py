@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from service.answer.past import Wanted
-from service.answer.question import put_question
-from service.api.wire import EstimateListWire, QuestionWire, ask_of, fitted
+from service.api.requests import EstimateListWire, QuestionWire, ask_of, fitted
 from service.app import Books, Walk
 from service.core.amounts import CLOSED, show_atto, show_pico
 from service.core.errors import ConstructRefused, LossOutOfRange
 from service.core.plan import Accuracy, Loss
 from service.core.request import Ask
+from service.walk.history import Wanted
+from service.walk.question import put_question
 from tests.fixtures.open_shop import BUYER, shop
 from tests.fixtures.sql.corpus import accepted
 

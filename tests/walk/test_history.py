@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from service.answer.past import Wanted
 from service.app import Books, Walk
 from service.core.amounts import Cost
 from service.core.plan import Loss
 from service.core.request import Ask
 from service.ledger.holds import Hold
+from service.walk.history import Wanted
 from tests.fixtures.open_shop import BUYER, shop
 
 PICO = 10**12

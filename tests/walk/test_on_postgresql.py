@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from service.answer.past import Wanted
 from service.core.errors import DatasetUnknown, IdempotencyKeyReused
 from service.core.plan import Loss
 from service.core.request import Ask
+from service.walk.history import Wanted
 from tests.fixtures.postgres import new_database
 from tests.fixtures.whole import ANALYST, OTHER, STRANGER, clinic
 

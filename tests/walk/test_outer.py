@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from service.answer import outer as outers
-from service.answer.outer import OuterResult, as_released, run_outer
-from service.answer.shape import column_to_json, ends_to_json
 from service.core.plan import Query
 from service.core.request import Ask
-from service.engine.scratch import Scratch
-from service.sql.front import understand
+from service.engine.duckdb.scratch import Scratch
+from service.sql.understand import understand
+from service.walk import outer_sql as outers
+from service.walk.answer_json import column_to_json, ends_to_json
+from service.walk.outer_sql import OuterResult, as_released, run_outer
 from tests.fixtures.released import released
 from tests.fixtures.sql.corpus import accepted
 from tests.fixtures.sql.shop import SCHEMA

@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from service.answer.refresh import Refresher, Refreshing
-from service.answers.publish import Publisher
-from service.api.wire import stored_ask
+from service.api.requests import stored_ask
 from service.catalog.keys import NewKey
 from service.core.amounts import show_pico
+from service.released.publish import Publisher
+from service.walk.panel_refresh import Refresher, Refreshing
 from tests.fixtures.postgres import new_database
 from tests.fixtures.whole import Served, import_again, served
 
@@ -23,7 +23,7 @@ NUMBERS = itertools.count(1)
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.polls.FRESH_S", -1.0)  # every poll reaches the route
+        patch.setattr("service.api.middleware.poll_cache.FRESH_S", -1.0)  # every poll reaches the route
         with served(tmp_path_factory.mktemp("clinic"), epsilon="100") as opened:
             yield opened
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.answer.outer import core_columns, is_plain, typed
-from service.answer.past import Wanted
-from service.answer.question import put_question
-from service.answer.rehearsal import SECONDS, Rehearsal, _tables
 from service.app import Books, Walk
 from service.core.errors import TooBusy
 from service.core.plan import Loss, Query
 from service.core.request import Ask
 from service.core.schema import BIGINT, SqlType
-from service.engine.scratch import Rehearsed, Scratch, ScratchLost
-from service.sql.front import understand
+from service.engine.duckdb.scratch import Rehearsed, Scratch, ScratchLost
+from service.sql.understand import understand
+from service.walk.history import Wanted
+from service.walk.outer_sql import core_columns, is_plain, typed
+from service.walk.question import put_question
+from service.walk.rehearsal import SECONDS, Rehearsal, _tables
 from tests.fixtures.open_shop import BUYER, shop
 from tests.fixtures.released import released
 from tests.fixtures.slots import answerer_of

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.fixtures.whole import clinic
-from tests.walk.test_topup import ask, rho
+from tests.walk.test_refine import ask, rho
 
 
 def test_a_count_beside_a_sum_is_read_again_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from service.core.boundary import Array
 from service.core.events import GaussianEvent, LaplaceEvent
 from service.core.plan import ONE
-from service.privacy.sampling import NoiseSource
+from service.privacy.noise.sampling import NoiseSource
 
 
 @dataclass(frozen=True, slots=True)

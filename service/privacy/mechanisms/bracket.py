@@ -9,10 +9,10 @@ import numpy as np
 from service.core.boundary import Array
 from service.core.events import GaussianEvent, LaplaceEvent
 from service.core.plan import ONE
-from service.privacy.intervals import Floats
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, Histograms, Quantile
-from service.privacy.sampling import NoiseSource
-from service.privacy.wholes import combine
+from service.privacy.noise.exact_integers import combine
+from service.privacy.noise.intervals import Floats
+from service.privacy.noise.sampling import NoiseSource
 
 MANY_GROUPS = 20_000
 CLEAR = 1.5  # deviations that noise exceeds, to one side, in less than 7% of the cases whatever the law

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from service.core.boundary import Array
-from service.privacy.mechanisms.shape import Moments, Range, Shape, Sizes, Sums
-from service.privacy.wholes import combine
+from service.privacy.mechanisms.vectors import Moments, Range, Shape, Sizes, Sums
+from service.privacy.noise.exact_integers import combine
 
 SMALLER = Fraction(5, 7)  # a size s with 1/s² = 1.96 <= 2, the L2² of centred moments
 

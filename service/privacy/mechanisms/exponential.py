@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 
 from service.core.boundary import Array
-from service.privacy.sampling import NoiseSource
-from service.privacy.sampling_exact import Floats, exp_bounds, exp_minus
+from service.privacy.noise.decided import Floats, exp_bounds, exp_minus
+from service.privacy.noise.sampling import NoiseSource
 
 # Shares of a group are held as integers of 62 bits, so a running sum never rounds.
 SHARE_BITS = 62

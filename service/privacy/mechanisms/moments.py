@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from service.core.boundary import Array
-from service.privacy.mechanisms.shape import Moments, Range, Sizes, Sums
-from service.privacy.wholes import combine
+from service.privacy.mechanisms.vectors import Moments, Range, Sizes, Sums
+from service.privacy.noise.exact_integers import combine
 
 HALF, QUARTER, ONCE, NONE = Fraction(1, 2), Fraction(1, 4), Fraction(1), Fraction(0)
 

@@ -11,7 +11,7 @@ from service.core.boundary import Array
 from service.core.events import ExponentialEvent
 from service.core.plan import ONE
 from service.privacy.mechanisms.exponential import Candidates, choose
-from service.privacy.sampling import NoiseSource
+from service.privacy.noise.sampling import NoiseSource
 
 SAFE = 2**60  # int64 arithmetic below it, Python integers beyond
 MISSED = 0.05  # an extreme value gives up as many rows as the draw would miss with this probability

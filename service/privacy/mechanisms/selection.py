@@ -14,8 +14,8 @@ from service.core.boundary import Array
 from service.core.errors import LossOutOfRange
 from service.core.events import Event, GaussianSelectionEvent, LaplaceSelectionEvent, SelectionEvent
 from service.core.plan import ONE, Bounds, KeysNeed
-from service.privacy.mechanisms.tails import each_of, gaussian_reach, laplace_reach, truncated_bound
-from service.privacy.sampling import NoiseSource
+from service.privacy.noise.sampling import NoiseSource
+from service.privacy.noise.tails import each_of, gaussian_reach, laplace_reach, truncated_bound
 
 LARGEST_DELTA = Fraction(1, 10)
 

@@ -13,10 +13,10 @@ import numpy as np
 from service.core.boundary import Array
 from service.core.events import GaussianEvent, LaplaceEvent
 from service.core.plan import ONE
-from service.privacy.intervals import Floats
 from service.privacy.mechanisms.quantile import Histograms
-from service.privacy.sampling import NoiseSource
-from service.privacy.wholes import combine
+from service.privacy.noise.exact_integers import combine
+from service.privacy.noise.intervals import Floats
+from service.privacy.noise.sampling import NoiseSource
 
 BLOCK = 2**21  # nodes held at once
 FAR = 1.85  # deviations that noise exceeds, to either side, in 6.5% of the cases

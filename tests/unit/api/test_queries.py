@@ -83,7 +83,7 @@ def test_bounds_and_accuracy_arrive_exactly(house: House) -> None:
 
 
 def test_states_are_followed_until_the_end(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.queries.EVENTS_POLL_S", 0.01)
+    monkeypatch.setattr("service.api.routes.queries.EVENTS_POLL_S", 0.01)
     states: Iterator[str] = iter(["queued", "running", "running", "answered"])
     monkeypatch.setattr(type(house.answerer), "find", lambda *_: Sent(status=next(states)))
     text = house.ask("GET", "/v1/queries/q_1/events", "analyst").text
@@ -92,7 +92,7 @@ def test_states_are_followed_until_the_end(house: House, monkeypatch: pytest.Mon
 
 
 def test_a_failure_is_the_last_state_that_is_followed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.queries.EVENTS_POLL_S", 0.01)
+    monkeypatch.setattr("service.api.routes.queries.EVENTS_POLL_S", 0.01)
     states: Iterator[str] = iter(["running"])
 
     def find(*_: object) -> Sent:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from service.api.traces import Traces
+from service.api.middleware.traces import Traces
 from service.settings import SettingsRefused, read_settings
 
 

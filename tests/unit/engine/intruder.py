@@ -15,8 +15,10 @@ from typing import Any
 
 import duckdb
 
-from service.engine import calls, wire, worker
-from service.engine.filter import MACHINES
+from service.engine.duckdb.processes import frames as wire
+from service.engine.duckdb.processes import syscalls as calls
+from service.engine.duckdb.processes import worker
+from service.engine.duckdb.processes.seccomp import MACHINES
 
 PLACE = MACHINES[os.uname().machine][0]
 SYSTEM = ctypes.CDLL(None, use_errno=True)

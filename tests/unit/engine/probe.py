@@ -6,7 +6,8 @@ import resource
 import socket
 import sys
 
-from service.engine import cage, wire
+from service.engine.duckdb.processes import cage
+from service.engine.duckdb.processes import frames as wire
 
 LIMITS = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_NOFILE")
 

@@ -12,8 +12,8 @@ import pytest
 from service.core.boundary import KeyTable
 from service.core.plan import Statement
 from service.engine.base import Engine, EngineFailed
-from service.engine.duckdb import DuckDBEngine, EngineOptions
-from service.engine.prepare import Importer, ImportOptions
+from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
+from service.engine.duckdb.importing.importer import Importer, ImportOptions
 from tests.unit.engine.contract import SECONDS, SLOW, EngineContract, column, objects
 from tests.unit.engine.shop import DECLARED, write_shop
 

@@ -14,9 +14,9 @@ import pytest
 from service.core.boundary import Array
 from service.core.errors import Conflict
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, SqlType
-from service.engine import wire
-from service.engine.prepare import Importer, ImportOptions
-from service.engine.scratch import Scratch, ScratchLost, ScratchOptions, ScratchRefused
+from service.engine.duckdb.importing.importer import Importer, ImportOptions
+from service.engine.duckdb.processes import frames as wire
+from service.engine.duckdb.scratch import Scratch, ScratchLost, ScratchOptions, ScratchRefused
 from tests.unit.engine.contract import SECONDS, objects
 from tests.unit.engine.shop import DECLARED, write_shop
 

@@ -21,11 +21,11 @@ from service.core.plan import (
     Query,
 )
 from service.core.schema import BIGINT, DOUBLE, VARCHAR, SqlType
-from service.privacy.accounting import open_terms
-from service.privacy.charge import price_at
-from service.privacy.priced import PricedPlan
+from service.privacy.accounting.costs import open_terms
+from service.privacy.noise.sampling import NoiseSource, SecureNoise
+from service.privacy.pricing.allot import price_at
+from service.privacy.pricing.priced import PricedPlan
 from service.privacy.release import release_values
-from service.privacy.sampling import NoiseSource, SecureNoise
 
 TERMS = open_terms(PICO, ATTO // 10**6, keys_declared=True)
 PURE = open_terms(PICO, 0, keys_declared=True)

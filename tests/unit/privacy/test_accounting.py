@@ -22,7 +22,7 @@ from service.core.events import (
     PureEvent,
     SelectionEvent,
 )
-from service.privacy.accounting import (
+from service.privacy.accounting.costs import (
     cost,
     limits,
     open_terms,
@@ -31,7 +31,7 @@ from service.privacy.accounting import (
     spent_epsilon,
     total,
 )
-from service.privacy.curves import laplace_renyi, response_renyi
+from service.privacy.accounting.renyi import laplace_renyi, response_renyi
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
 dp.enable_features("contrib")

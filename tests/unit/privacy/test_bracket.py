@@ -9,7 +9,7 @@ from service.core.boundary import Array
 from service.core.plan import ONE
 from service.privacy.mechanisms.bracket import Bracket, _Rings
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, Histograms, Quantile
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from tests.unit.privacy.questions import Silent
 
 HALF = Quantile(Fraction(1, 2))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from service.privacy.mechanisms import exponential
 from service.privacy.mechanisms.exponential import SHARE_BITS, Candidates, choose, exact_choice
-from service.privacy.sampling import SecureNoise
-from service.privacy.sampling_exact import Words, exp_bounds
+from service.privacy.noise.decided import Words, exp_bounds
+from service.privacy.noise.sampling import SecureNoise
 
 
 class Scripted(SecureNoise):

@@ -13,9 +13,9 @@ from service.core.errors import BoundsMissing, LossOutOfRange
 from service.core.events import PureEvent
 from service.core.plan import Accuracy, Bounds, Key, KeysNeed, Loss, Plan, Query
 from service.core.schema import VARCHAR
-from service.privacy.accounting import cost, open_terms, total
-from service.privacy.price import price
-from service.privacy.priced import PricedQuery, ReleasedBounds, assert_covered
+from service.privacy.accounting.costs import cost, open_terms, total
+from service.privacy.pricing.price import price
+from service.privacy.pricing.priced import PricedQuery, ReleasedBounds, assert_covered
 from tests.unit.privacy.questions import PURE, TERMS, aggregate, attribute, by_key, measure, plan, priced, question
 
 OPEN = open_terms(PICO, ATTO // 10**6, keys_declared=False)

@@ -20,7 +20,7 @@ from service.privacy.mechanisms.quantile import (
     cap_rank,
     extreme_rank,
 )
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
 BINS = 9

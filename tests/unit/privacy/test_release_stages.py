@@ -9,11 +9,11 @@ from service.core.amounts import ATTO, PICO
 from service.core.boundary import ExactTable, KeyTable
 from service.core.plan import ONE, Bounds, BoundsNeed, Key, Loss, MomentsNeed, UnitSumWeight, UnitTotalsNeed
 from service.core.schema import VARCHAR
-from service.privacy.accounting import open_terms
-from service.privacy.price import price
-from service.privacy.priced import PricedPlan
+from service.privacy.accounting.costs import open_terms
+from service.privacy.noise.sampling import SecureNoise
+from service.privacy.pricing.price import price
+from service.privacy.pricing.priced import PricedPlan
 from service.privacy.release import release_bounds, release_keys, release_values
-from service.privacy.sampling import SecureNoise
 from tests.unit.privacy.questions import aggregate, measure, plan, priced, question
 
 OPEN = open_terms(1000 * PICO, ATTO // 10**6, keys_declared=False)

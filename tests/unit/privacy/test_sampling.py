@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.privacy import sampling_exact as exact
-from service.privacy.sampling import SecureNoise, exp_chance, gaussian_chance
-from service.privacy.sampling_exact import Words
+from service.privacy.noise import decided as exact
+from service.privacy.noise.decided import Words
+from service.privacy.noise.sampling import SecureNoise, exp_chance, gaussian_chance
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
 rates = st.fractions(min_value=Fraction(1, 10**12), max_value=Fraction(200), max_denominator=10**15)

@@ -16,8 +16,7 @@ from service.core.amounts import ATTO, PICO
 from service.core.boundary import Array
 from service.core.errors import LossOutOfRange
 from service.core.plan import ONE, Bounds
-from service.privacy.accounting import cost, open_terms
-from service.privacy.mechanisms import tails
+from service.privacy.accounting.costs import cost, open_terms
 from service.privacy.mechanisms.selection import (
     Gaussian,
     Laplace,
@@ -32,7 +31,8 @@ from service.privacy.mechanisms.selection import (
     truncated_rule,
     weighted_rule,
 )
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise import tails
+from service.privacy.noise.sampling import SecureNoise
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
 Kind = Literal["epsilon", "rho"]

@@ -11,7 +11,7 @@ from service.core.boundary import Array
 from service.core.plan import ONE
 from service.privacy.mechanisms.quantile import Histograms
 from service.privacy.mechanisms.tree import CountTree, _Descent, branching
-from service.privacy.sampling import SecureNoise
+from service.privacy.noise.sampling import SecureNoise
 from tests.unit.privacy.questions import Silent
 
 DECILES = [Fraction(i, 10) for i in range(1, 10)]

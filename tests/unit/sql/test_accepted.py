@@ -4,8 +4,8 @@ import duckdb
 import pytest
 
 from service.core.request import Ask
-from service.sql.allow import OUTER, ROWS, unlisted
-from service.sql.front import understand
+from service.sql.read.allow import OUTER, ROWS, unlisted
+from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
 from tests.fixtures.sql.corpus import accepted
 from tests.fixtures.sql.exact import answer, tidy

@@ -6,7 +6,7 @@ import pytest
 
 from service.core.plan import Query
 from service.core.request import Ask, AskedBounds
-from service.sql.front import understand
+from service.sql.understand import understand
 from tests.fixtures.sql.shop import SCHEMA
 
 F = Fraction

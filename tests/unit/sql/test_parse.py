@@ -7,9 +7,9 @@ import pytest
 
 from service.core.errors import BoundsMissing, ConstructRefused, ServiceError, SyntaxRefused
 from service.core.request import Ask
-from service.sql.expressions import CHAIN
-from service.sql.front import understand
-from service.sql.parse import DEPTH, DIALECTS, IN_ITEMS, JOINS, NESTING, OUTPUTS
+from service.sql.expr.conditions import CHAIN
+from service.sql.read.parse import DEPTH, DIALECTS, IN_ITEMS, JOINS, NESTING, OUTPUTS
+from service.sql.understand import understand
 from tests.fixtures.sql.shop import SCHEMA
 
 DOUBLED = ", ".join(f"a{i - 1} + a{i - 1} AS a{i}" for i in range(1, 45))

@@ -4,7 +4,7 @@ import pytest
 
 from service.core.errors import BoundsMissing, ConstructRefused, ServiceError
 from service.core.request import Ask
-from service.sql.front import understand
+from service.sql.understand import understand
 from tests.fixtures.sql.corpus import refused
 from tests.fixtures.sql.shop import SCHEMA
 

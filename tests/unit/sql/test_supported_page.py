@@ -7,13 +7,14 @@ from typing import get_args
 import pytest
 from sqlglot import exp
 
-from service.api.wire import Dialect
+from service.api.requests import Dialect
 from service.core.request import Ask
-from service.sql import functions, parse
-from service.sql.aggregates import SIMPLE
-from service.sql.allow import AGGREGATE, SCALAR
-from service.sql.expressions import TABLE
-from service.sql.front import understand
+from service.sql.expr import numbers as functions
+from service.sql.expr.conditions import TABLE
+from service.sql.read import parse
+from service.sql.read.aggregates import SIMPLE
+from service.sql.read.allow import AGGREGATE, SCALAR
+from service.sql.understand import understand
 from tests.fixtures.sql.shop import SCHEMA
 
 PAGE = (Path(__file__).parents[3] / "docs" / "supported-sql.md").read_text()

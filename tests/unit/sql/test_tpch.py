@@ -8,7 +8,7 @@ import pytest
 from service.core.errors import ConstructRefused
 from service.core.plan import RowBound
 from service.core.request import Ask
-from service.sql.front import understand
+from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
 from tests.fixtures.sql.exact import answer, tidy
 from tests.fixtures.sql.tpch_schema import SCHEMA, rows

@@ -1,0 +1,35 @@
+"""Is it alive, is it ready, what has it counted. No key for the first two; nothing about data in any."""
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from service.api.auth import Admin, Wired, public
+from service.api.middleware.metrics import MEDIA_TYPE
+from service.core.errors import NotFound
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/healthz", dependencies=[Depends(public)], response_model=dict[str, Any])
+async def healthz() -> Response:
+    """The process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz", dependencies=[Depends(public)], response_model=dict[str, Any])
+def readyz(parts: Wired) -> Response:
+    """The ledger can be written and the engine answers; 503 says which does not."""
+    missing = parts.ready()
+    return JSONResponse(
+        {"status": "ready" if not missing else "not ready", "missing": missing}, 503 if missing else 200
+    )
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(admin: Admin, parts: Wired) -> Response:
+    """Prometheus text; off unless HALFTONE_METRICS is set."""
+    if parts.metrics is None:
+        raise NotFound("metrics are switched off; set HALFTONE_METRICS=true")
+    return PlainTextResponse(parts.metrics.text(), media_type=MEDIA_TYPE)

@@ -1,0 +1,167 @@
+"""The DuckDB engine: emitted statements over prepared files, in caged child processes.
+
+The only module, with the emitter's dialect, that says how DuckDB is asked; the only ones that import
+it run inside children (worker.py, build.py) or set them up (cage.py).
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from service.core.boundary import Array, ExactTable, KeyTable
+from service.core.errors import NotFound, TooBusy
+from service.core.plan import POSITION, Statement
+from service.core.schema import Table
+from service.engine.base import EngineFailed
+from service.engine.duckdb.manifest import Manifest
+from service.engine.duckdb.processes import frames as wire
+from service.engine.duckdb.processes.child import Child, ChildLost
+from service.engine.duckdb.processes.fair_queue import Turns, remaining
+from service.engine.duckdb.processes.pool import BindFailed, Binding, Pool
+from service.engine.duckdb.versions import KnownVersions
+from service.engine.names import quoted
+
+PUBLIC_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """`workers` statements at once, each with its part of `memory_bytes`; `waiting` more may queue.
+    A statement's deadline is never beyond `query_seconds`. `threads` None: all cores for each."""
+
+    workers: int = 2
+    memory_bytes: int = 4 * 2**30
+    threads: int | None = None
+    waiting: int = 64
+    query_seconds: float = 60.0
+
+    @property
+    def threads_each(self) -> int:
+        return self.threads or os.cpu_count() or 1
+
+
+class DuckDBEngine:
+    """Engine over the prepared folder of `data_dir`. Takes up a new version as soon as its manifest is there."""
+
+    dialect = "duckdb"
+
+    def __init__(self, data_dir: Path, options: EngineOptions | None = None) -> None:
+        self._data_dir = data_dir
+        self._options = options or EngineOptions()
+        self._turns = Turns(self._options.workers, self._options.waiting)
+        self._known = KnownVersions(data_dir)
+        self._pool = Pool(
+            workers=self._options.workers,
+            memory_bytes=self._options.memory_bytes // self._options.workers,
+            threads=self._options.threads_each,
+        )
+
+    @contextlib.contextmanager
+    def slot(self, dataset: str, wait_s: float, share: str = "") -> Iterator["DuckDBSlot"]:
+        began = time.monotonic()
+        self._known.current(dataset)  # a dataset without data is refused before anybody waits for it
+        self._turns.take(share, wait_s)
+        try:
+            manifest, binding, child = self._lease(dataset, began, wait_s)
+            try:
+                yield DuckDBSlot(manifest, child, self._options.query_seconds)
+            finally:
+                self._pool.give(binding, child)
+        finally:
+            self._turns.give(share)
+
+    def ping(self) -> None:
+        """Raises EngineFailed while no child stands ready."""
+        if not self._pool.is_ready():
+            raise EngineFailed("not ready")
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _lease(self, dataset: str, began: float, wait_s: float) -> tuple[Manifest, Binding, Child]:
+        """Again while versions change: between reading a manifest and opening its files, they may be replaced."""
+        while True:
+            manifest = self._known.current(dataset)
+            binding = self._known.binding(dataset, manifest, private=True)
+            try:
+                return manifest, binding, self._pool.lease(binding)
+            except BindFailed:
+                if self._known.current(dataset).data_version == manifest.data_version or remaining(began, wait_s) <= 0:
+                    raise TooBusy(
+                        "the engine could not open this dataset now; ask again", {"retry_after_s": 2}
+                    ) from None
+
+
+class DuckDBSlot:
+    """One child, for one query's statements. Dead after a failure: the next statement fails too."""
+
+    def __init__(self, manifest: Manifest, child: Child, query_seconds: float) -> None:
+        self._manifest = manifest
+        self._child = child
+        self._query_seconds = query_seconds
+
+    @property
+    def data_version(self) -> int:
+        return self._manifest.data_version
+
+    def run(self, statement: Statement, keys: KeyTable | None, deadline_s: float) -> ExactTable:
+        assert statement.uses_keys == (keys is not None), "the key table and the statement do not agree"
+        table = self._ask(statement.sql, _packed(keys), deadline_s)
+        wanted = [*statement.columns, *statement.keys]
+        if sorted(table.column_names) != sorted(wanted):
+            raise EngineFailed("columns")
+        try:
+            columns = {name: wire.integers(table.column(name)) for name in statement.columns}
+            sealed = {name: wire.scalars(table.column(name)) for name in statement.keys}
+        except (TypeError, ValueError, OverflowError, pa.ArrowException):
+            raise EngineFailed("types") from None
+        return ExactTable(columns, sealed)
+
+    def public_values(self, table: str, column: str, limit: int) -> Array:
+        declared = self._public_table(table, column)
+        value = quoted(column)
+        if declared.columns[column].type.name == "DOUBLE":
+            value = f"CASE WHEN isnan({value}) THEN NULL ELSE {value} + 0.0 END"
+        sql = (
+            f"SELECT DISTINCT value FROM (SELECT {value} AS value FROM {quoted(table)})"
+            f" WHERE value IS NOT NULL ORDER BY value LIMIT {int(limit)}"
+        )
+        return wire.scalars(self._ask(sql, memoryview(b""), PUBLIC_SECONDS).column("value"))
+
+    def _public_table(self, table: str, column: str) -> Table:
+        entry = self._manifest.tables.get(table)
+        assert entry is None or not entry.table.private, "values of a private table are not public"
+        if entry is None or column not in entry.table.columns:
+            raise NotFound(f"no public column {table}.{column} has been imported", {"table": table, "column": column})
+        return entry.table
+
+    def _ask(self, sql: str, payload: memoryview, deadline_s: float) -> pa.Table:
+        try:
+            answer, table = self._child.call({"do": "run", "sql": sql}, payload, min(deadline_s, self._query_seconds))
+        except ChildLost as lost:
+            raise EngineFailed("deadline" if lost.late else "died") from None
+        if "error" in answer:
+            raise EngineFailed(str(answer["error"]))
+        try:
+            return wire.unpack(table)
+        except (pa.ArrowException, OSError):
+            raise EngineFailed("frame") from None
+
+
+def _packed(keys: KeyTable | None) -> memoryview:
+    try:
+        return wire.pack(key_table(keys)) if keys is not None else memoryview(b"")
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        raise EngineFailed("keys") from None
+
+
+def key_table(keys: KeyTable) -> pa.Table:
+    """The key table as the child gets it: the key columns in order, then POSITION from 0."""
+    positions = np.arange(keys.size, dtype=np.int64)
+    return wire.arrow_table({**keys.columns, POSITION: positions})

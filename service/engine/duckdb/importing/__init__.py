@@ -1,0 +1,1 @@
+"""Imports: from an admin's files to the prepared copy that queries run on."""

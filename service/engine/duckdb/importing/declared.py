@@ -1,0 +1,58 @@
+"""Declarations as preparation relies on them: units, dictionaries, and tables that hang on others."""
+
+from service.core.errors import CatalogRefused
+from service.core.schema import Table, UnitColumn, UnitVia
+from service.engine.duckdb.importing.coding import check_grid
+from service.engine.duckdb.manifest import Manifest
+
+
+def check_table(table: Table) -> None:
+    """What preparation itself relies on; the catalog checks more."""
+    if "rowid" in table.columns:
+        raise CatalogRefused("a column can not be declared as rowid; give it another name", {"column": "rowid"})
+    for column in table.columns.values():
+        check_grid(column)
+    if table.unit is not None and table.unit.column not in table.columns:
+        raise CatalogRefused(f"the unit's column {table.unit.column} is not declared", {"column": table.unit.column})
+    if table.unit is not None and table.columns[table.unit.column].type.name == "DOUBLE":
+        raise CatalogRefused(
+            "a unit is named by text, a whole number or a date, not by a DOUBLE", {"table": table.name}
+        )
+    if table.max_rows_per_unit is not None and table.max_rows_per_unit < 1:
+        raise CatalogRefused("max_rows_per_unit must be at least 1", {"table": table.name})
+
+
+def fresh_dictionary(before: Manifest, table: Table) -> bool:
+    """Whether this table may start the dataset's dictionary anew: nobody else holds its codes.
+
+    A dataset has one kind of unit. Tables that name it with another type would never meet.
+    """
+    if not isinstance(table.unit, UnitColumn) or before.units_file is None:
+        return False
+    others = [
+        entry
+        for name, entry in before.tables.items()
+        if name != table.name and isinstance(entry.table.unit, UnitColumn)
+    ]
+    if str(table.columns[table.unit.column].type) == before.unit_type:
+        return False
+    if others:
+        raise CatalogRefused(
+            f"units of this dataset are named by {before.unit_type}; declare {table.unit.column} so",
+            {"column": table.unit.column},
+        )
+    return True
+
+
+def followers(manifest: Manifest, table: str) -> list[str]:
+    """Tables that reach their unit through this one, nearest first."""
+    found: list[str] = []
+    reached = [table]
+    while reached:
+        parent = reached.pop(0)
+        for name, entry in sorted(manifest.tables.items()):
+            unit = entry.table.unit
+            if isinstance(unit, UnitVia) and unit.table == parent and name not in found and name != table:
+                found.append(name)
+                reached.append(name)
+    return found

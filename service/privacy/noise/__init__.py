@@ -1,0 +1,1 @@
+"""Noise: its laws, exact samplers of integers, exact sums of them, and the intervals and tails that follow."""

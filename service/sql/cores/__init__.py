@@ -1,0 +1,1 @@
+"""Plans: the keys, measures and aggregates of one private core, put together."""

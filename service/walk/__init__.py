@@ -1,0 +1,7 @@
+"""The walk of one query; the only package that knows all the packages below it."""
+
+from service.walk.answerer import Answerer
+from service.walk.charged import Means
+from service.walk.submission import Submitted
+
+__all__ = ["Answerer", "Means", "Submitted"]

@@ -1,0 +1,232 @@
+"""The free half of a query: ordinary SQL over released tables, and intervals for what it computes.
+
+Nothing here sees an exact value. The scratch engine is handed released keys and aggregates; intervals
+of arithmetic over aggregates come from replicas, which are drawn from released values and known noise.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sqlglot import exp
+
+from service.core.boundary import Array, ReleasedTable
+from service.core.plan import POSITION, Aggregate, Key, Output, Plan, Query
+from service.core.schema import BIGINT, SqlType
+from service.engine.duckdb.processes.frames import typed_column
+from service.engine.duckdb.scratch import Rehearsed, ScratchLost, ScratchRefused
+
+KEY_TYPES = ("BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP")
+REPLICA_CELLS_MAX = 4_000_000  # beyond this, arithmetic over aggregates has no interval
+
+Column = Array | list[Any]
+
+
+class ScratchRun(Protocol):
+    """What scratch.run needs to look like here; service/engine/duckdb/scratch.py keeps it."""
+
+    def run(
+        self,
+        sql: str,
+        tables: Mapping[str, Mapping[str, Array | pa.Array]],
+        *,
+        public: tuple[str, ...],
+        dataset: str,
+        deadline_s: float,
+    ) -> Any: ...
+
+    def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float) -> Rehearsed: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OuterResult:
+    """The answer by columns: its cells and, beside them, the ends of their intervals (None where unknown)."""
+
+    types: tuple[str, ...]
+    size: int
+    cells: list[Column]
+    intervals: list[tuple[Array, Array] | None]
+
+
+def replicas_wanted(query: Query) -> frozenset[str]:
+    """Aggregates whose replicas are needed: those under arithmetic that is evaluated row by row."""
+    if not query.outer.row_wise:
+        return frozenset()
+    return frozenset(name for output in query.outer.outputs if _is_computed(output) for _, name in output.uses)
+
+
+def run_outer(scratch: ScratchRun, query: Query, released: Sequence[ReleasedTable], deadline_s: float) -> OuterResult:
+    """Run the outer SQL and attach intervals to the rows that it kept."""
+    outer = query.outer
+    plain = as_released(query, released)
+    if plain is not None:
+        return plain
+    pairs = zip(query.cores, released, strict=True)
+    tables = {f"core_{index}": typed(plan, core_columns(table)) for index, (plan, table) in enumerate(pairs)}
+    result = scratch.run(
+        outer.select.sql(dialect="duckdb"),
+        tables,
+        public=outer.public_tables,
+        dataset=query.dataset,
+        deadline_s=deadline_s,
+    )
+    width = len(outer.outputs)
+    types, size = tuple(result.types[:width]), result.values.num_rows
+    cells = [column_of(result.values.column(at)) for at in range(width)]
+    if not outer.row_wise:
+        return OuterResult(types, size, cells, [None] * width)
+    positions = result.values.column(width).to_numpy().astype(np.int64)
+    found = _column_intervals(scratch, query, released[0], deadline_s)
+    intervals = [None if ends is None else (ends[0][positions], ends[1][positions]) for ends in found]
+    return OuterResult(types, size, cells, intervals)
+
+
+def as_released(query: Query, released: Sequence[ReleasedTable]) -> OuterResult | None:
+    """The answer of an outer SELECT that only names released columns: nothing is left to compute, so the scratch
+    engine would hand back what it was given (tests/walk/test_outer.py compares). None: it has work to do."""
+    if not is_plain(query):
+        return None
+    (table,) = released
+    types, cells, intervals = [], [], []
+    for output in query.outer.outputs:
+        assert output.direct is not None, "that is what plain means"
+        name = output.direct[1]
+        column = table.columns.get(name)
+        values = table.keys.columns[name] if column is None else column.values
+        type_name = _plain_type(output, values)
+        if type_name is None:
+            return None
+        types.append(type_name)
+        cells.append(values.tolist() if column is None else values)
+        intervals.append(None if column is None else (column.low, column.high))
+    return OuterResult(tuple(types), table.keys.size, cells, intervals)
+
+
+def is_plain(query: Query) -> bool:
+    """Every output is a released column, and nothing filters, sorts or joins."""
+    select, outputs = query.outer.select, query.outer.outputs
+    if not query.outer.row_wise or query.outer.public_tables or not isinstance(select, exp.Select):
+        return False
+    wanted = [None if output.direct is None else output.direct[1] for output in outputs]
+    parts = {name for name, part in select.args.items() if part}
+    named = [_names(column) for column in select.expressions]
+    return parts == {"expressions", "from_"} and named == [*wanted, POSITION] and None not in wanted
+
+
+def _names(column: exp.Expression) -> str | None:
+    """The released column that an output is, if it is one and nothing else."""
+    is_one = isinstance(column, exp.Alias) and isinstance(column.this, exp.Column)
+    return column.this.name if is_one else None
+
+
+def _plain_type(output: Output, values: Array) -> str | None:
+    """The type that the scratch engine would give the column; None where that is not plain to see."""
+    if values.dtype.kind in "if":
+        return {"i": "BIGINT", "f": "DOUBLE"}[values.dtype.kind]
+    is_key = output.role == "key" and output.type is not None and output.type.name in KEY_TYPES
+    return output.type.name if is_key and output.type is not None else None
+
+
+def column_of(column: Any) -> Column:
+    """Numbers without NULL as an array, whatever else as Python values."""
+    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        numbers: Array = column.to_numpy()
+        return numbers
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def core_types(plan: Plan) -> dict[str, SqlType]:
+    """The columns of a released core and their types, which nothing that is released can change."""
+    named: list[Key | Aggregate] = [*plan.keys, *plan.aggregates]
+    return {**{item.name: item.type for item in named}, POSITION: BIGINT}
+
+
+def typed(plan: Plan, columns: Mapping[str, Array]) -> dict[str, pa.Array]:
+    """A core's columns with the types that were declared, whatever their values would look like."""
+    types = core_types(plan)
+    return {name: typed_column(values, types[name]) for name, values in columns.items()}
+
+
+def core_columns(table: ReleasedTable) -> dict[str, Array]:
+    """A released core as the scratch engine sees it: keys, aggregates, position."""
+    columns: dict[str, Array] = dict(table.keys.columns)
+    columns.update({name: column.values for name, column in table.columns.items()})
+    columns[POSITION] = np.arange(table.keys.size, dtype=np.int64)
+    return columns
+
+
+def _is_computed(output: Output) -> bool:
+    return output.role == "value" and output.direct is None and output.expression is not None and bool(output.uses)
+
+
+def _column_intervals(
+    scratch: ScratchRun, query: Query, table: ReleasedTable, deadline_s: float
+) -> list[tuple[Array, Array] | None]:
+    """Per output: arrays of low and high by position, or None. Arithmetic over an aggregate that can not be
+    simulated has none: to hold it still would promise too little noise."""
+    computed = [
+        index
+        for index, output in enumerate(query.outer.outputs)
+        if _is_computed(output) and all(name in table.replicas for _, name in output.uses)
+    ]
+    simulated = _simulate(scratch, query, table, computed, deadline_s) if computed else {}
+    intervals: list[tuple[Array, Array] | None] = []
+    for index, output in enumerate(query.outer.outputs):
+        if output.direct is not None and output.role == "value" and output.direct[1] in table.columns:
+            column = table.columns[output.direct[1]]
+            intervals.append((column.low, column.high))
+        else:
+            intervals.append(simulated.get(index))
+    return intervals
+
+
+def _simulate(
+    scratch: ScratchRun, query: Query, table: ReleasedTable, computed: list[int], deadline_s: float
+) -> dict[int, tuple[Array, Array]]:
+    """Evaluate the computed outputs on every replica of every group, and take the middle 95%."""
+    if not table.replicas:
+        return {}
+    count = min(replica.shape[0] for replica in table.replicas.values())
+    size = table.keys.size
+    if count * size > REPLICA_CELLS_MAX:
+        return {}
+    repeated = {name: np.concatenate([values] * count) for name, values in core_columns(table).items()}
+    columns: dict[str, Array | pa.Array] = {**typed(query.cores[0], repeated)}
+    for name, replica in table.replicas.items():
+        columns[name] = replica[:count].reshape(-1)
+    outputs = query.outer.outputs
+    select = exp.select(
+        *(_alias_cast(outputs[index], f"o{index}") for index in computed), exp.column(POSITION, quoted=True)
+    ).from_(exp.to_table("core_0"))
+    sql, tables = select.sql(dialect="duckdb"), {"core_0": columns}
+    try:
+        result = scratch.run(sql, tables, public=(), dataset=query.dataset, deadline_s=deadline_s)
+    except ScratchRefused as refused:
+        # A copy has fractions where the value is whole, and may not fit the SQL; the values themselves do.
+        if len(computed) == 1 or isinstance(refused, ScratchLost):
+            return {}
+        alone = (_simulate(scratch, query, table, [index], deadline_s) for index in computed)
+        return {index: ends for found in alone for index, ends in found.items()}
+    order = np.argsort(result.values.column(len(computed)).to_numpy(), kind="stable")
+    bounds: dict[int, tuple[Array, Array]] = {}
+    for place, index in enumerate(computed):
+        evaluated = result.values.column(place).to_numpy(zero_copy_only=False).astype(np.float64)  # NULL is NaN
+        bounds[index] = _middle(evaluated[order].reshape(size, count))
+    return bounds
+
+
+def _alias_cast(output: Output, name: str) -> exp.Alias:
+    assert output.expression is not None
+    double = exp.TryCast(this=output.expression.copy(), to=exp.DataType.build("DOUBLE"))
+    return exp.Alias(this=double, alias=exp.to_identifier(name))
+
+
+def _middle(cells: npt.NDArray[np.float64]) -> tuple[Array, Array]:
+    """The 2.5% and 97.5% points of each row; NaN where a replica could not be evaluated."""
+    with np.errstate(invalid="ignore"):
+        low, high = np.quantile(cells, [0.025, 0.975], axis=1)
+    return low, high

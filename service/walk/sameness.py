@@ -1,0 +1,37 @@
+"""What makes two questions comparable: the same rows and keys (a frame), the same measures.
+
+A release is stored under its frame. A later question on the same frame and data version can be
+derived from it when every measure and attribute that it needs is among the stored ones, whatever its
+aliases, projection, HAVING or ORDER BY.
+"""
+
+import hashlib
+import json
+
+from sqlglot import exp
+
+from service.core.plan import Attribute, Measure, Plan
+from service.core.schema import UNIT_COLUMN
+from service.sql.expr.trees import text
+
+
+def frame(plan: Plan) -> str:
+    """Digest of rows and keys without measures and attributes."""
+    kept = {UNIT_COLUMN, *(key.name for key in plan.keys)}
+    selected = [text(column) for column in plan.rows.expressions if column.alias_or_name in kept]
+    rest = [[name, text(part)] for name, part in sorted(plan.rows.args.items()) if part and name != "expressions"]
+    keys = [[key.name, str(key.type), repr(key.domain), repr(key.public)] for key in plan.keys]
+    return _digest([selected, rest, keys])
+
+
+def identity(plan: Plan, argument: Measure | Attribute) -> str:
+    """Digest of one measure or attribute: its expression, its grid and its range."""
+    column = next(column for column in plan.rows.expressions if column.alias_or_name == argument.name)
+    body = column.this if isinstance(column, exp.Alias) else column
+    if isinstance(argument, Measure):
+        return _digest([text(body), str(argument.step), argument.low, argument.high, argument.auto])
+    return _digest([text(body), repr(argument.domain)])
+
+
+def _digest(parts: list[object]) -> str:
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True, default=str).encode()).hexdigest()

@@ -1,0 +1,491 @@
+"""Importing: what comes out, what is refused, and that a refusal changes nothing."""
+
+import copy
+import threading
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from service.core.errors import CatalogRefused, Conflict, NotFound, SourceRefused
+from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR, Column, SqlType, Table, UnitColumn, UnitVia
+from service.engine.duckdb import manifest as manifests
+from service.engine.duckdb.importing.importer import Importer, ImportOptions, Progress
+from service.engine.sources import Source
+from tests.unit.engine.shop import table, write_parquet
+
+MEMORY = 256 * 2**20
+VISITS = table(
+    "visits",
+    Column("person", BIGINT),
+    Column("ward", VARCHAR, domain=("a", "b")),
+    Column("days", BIGINT, Fraction(0), Fraction(10), Fraction(1)),
+    unit=UnitColumn("person"),
+)
+TYPES = "person BIGINT, ward VARCHAR, days BIGINT"
+ROWS: list[tuple[object, ...]] = [(7, "a", 3), (8, "b", 4), (7, "b", 12), (None, "a", 1), (9, "c", None)]
+
+
+class Place:
+    """A data folder, a sources folder, an importer, and a look at what was prepared."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data, self.sources = folder / "data", folder / "sources"
+        self.sources.mkdir()
+        self.importer = Importer(self.data, [self.sources], ImportOptions(MEMORY, threads=2))
+        self.folder = manifests.dataset_folder(self.data, "d")
+
+    @property
+    def manifest(self) -> manifests.Manifest:
+        held = manifests.load(self.folder)
+        assert held is not None
+        return held
+
+    def read(self, name: str, sql: str) -> list[tuple[Any, ...]]:
+        """`sql` over the prepared file of a table (rows, units) or the dictionary ("#units")."""
+        file = self.manifest.units_file if name == "#units" else self.manifest.tables[name].file
+        with duckdb.connect(str(self.folder / str(file)), read_only=True) as database:
+            return database.execute(sql).fetchall()
+
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*.duckdb*")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def import_visits(place: Place, rows: list[tuple[object, ...]] = ROWS, declared: Table = VISITS) -> Any:
+    source = write_parquet(place.sources, "visits", rows, TYPES)
+    return place.importer.prepare("d", declared, source)
+
+
+def refuse(place: Place, declared: Table, source: Source, words: str) -> None:
+    """The import is refused in words, and whatever served before still does."""
+    before = manifests.load(place.folder)
+    files = place.files() if before else set()
+    with pytest.raises((SourceRefused, CatalogRefused)) as refused:
+        place.importer.prepare("d", declared, source)
+    assert words in refused.value.detail
+    assert manifests.load(place.folder) == before
+    assert (place.files() if before else set()) == files
+
+
+def test_every_kind_of_source_gives_the_same_table(place: Place) -> None:
+    source = write_parquet(place.sources, "visits", ROWS, TYPES)
+    whole = place.sources / "visits.parquet"
+    (place.sources / "parts").mkdir()
+    with duckdb.connect() as database:
+        database.execute(f"COPY (FROM '{whole}') TO '{place.sources}/visits.csv'")
+        database.execute(
+            f"COPY (SELECT days, ward, person FROM '{whole}' LIMIT 2) TO '{place.sources}/parts/1.parquet'"
+        )
+        database.execute(f"COPY (FROM '{whole}' OFFSET 2) TO '{place.sources}/parts/2.parquet'")
+        database.execute(f"ATTACH '{place.sources}/file.duckdb' AS f; CREATE TABLE f.visits AS FROM '{whole}'")
+    seen = []
+    for given in (
+        source,
+        Source("csv", "visits.csv"),
+        Source("parquet", "parts"),
+        Source("parquet", "parts/*.parquet"),
+        Source("duckdb", "file.duckdb", "visits"),
+        Source("duckdb", "file.duckdb", "main.visits"),
+    ):
+        prepared = place.importer.prepare("d", VISITS, given)
+        assert prepared.rows == 4
+        seen.append(place.read("visits", 'SELECT person, ward, days, "days#" FROM rows ORDER BY ALL'))
+    assert seen[0] == [(7, "a", 3, 3), (7, "b", 12, 10), (8, "b", 4, 4), (9, "c", None, None)]
+    assert all(other == seen[0] for other in seen)
+
+
+def test_the_admin_hears_what_was_lost(place: Place) -> None:
+    prepared = import_visits(place)
+    assert prepared.data_version == 1
+    assert [warning.split(" ", 1)[0] for warning in prepared.warnings] == ["20.0%", "25.0%", "25.0%"]
+    assert "no unit" in prepared.warnings[0]
+    assert "days" in prepared.warnings[1]
+    assert "ward" in prepared.warnings[2]
+
+
+def test_progress_is_told_in_words_and_steps(place: Place) -> None:
+    told: list[Progress] = []
+    source = write_parquet(place.sources, "visits", ROWS, TYPES)
+    place.importer.prepare("d", VISITS, source, told.append)
+    assert told[0].stage == "finding units"
+    assert [progress.step for progress in told] == sorted(progress.step for progress in told)
+    assert all(progress.step < progress.steps and progress.part < progress.parts for progress in told)
+
+
+def test_rows_are_ordered_by_unit_also_when_sorted_in_ranges(place: Place) -> None:
+    with duckdb.connect() as database:
+        database.execute(
+            "COPY (SELECT (hash(i) % 5000)::BIGINT AS person, 'a' AS ward, i % 20 AS days FROM range(400000) t(i))"
+            f" TO '{place.sources}/big.parquet'"
+        )
+    told: list[Progress] = []
+    place.importer = Importer(place.data, [place.sources], ImportOptions(100 * 2**20, threads=2))
+    place.importer.prepare("d", VISITS, Source("parquet", "big.parquet"), told.append)
+    assert max(progress.parts for progress in told) > 1
+    checks = (
+        'count(*), count(*) FILTER (WHERE "#unit" < before), count(DISTINCT "#unit"),'
+        ' count(DISTINCT ("#unit", "#rank")), sum("days#"), count(*) FILTER (WHERE "days#" <> least(days, 10))'
+    )
+    (row,) = place.read(
+        "visits", f'SELECT {checks} FROM (SELECT *, lag("#unit") OVER (ORDER BY rowid) AS before FROM rows)'
+    )
+    expected = sum(min(number % 20, 10) for number in range(400_000))
+    assert row == (400_000, 0, 5000, 400_000, expected, 0)
+    assert place.read("visits", 'SELECT sum(rows), sum("days#abs") FROM units') == [(400_000, expected)]
+
+
+def test_codes_of_units_never_change_and_new_people_get_new_ones(place: Place) -> None:
+    import_visits(place)
+    before = dict(place.read("#units", 'SELECT "value", "#unit" FROM units'))
+    keys = dict(place.read("#units", 'SELECT "value", "key" FROM units'))
+    assert sorted(before) == [7, 8, 9]
+    import_visits(place, [(100, "a", 1), (8, "a", 1), (1, "b", 2)])
+    after = dict(place.read("#units", 'SELECT "value", "#unit" FROM units'))
+    assert {person: after[person] for person in before} == before
+    assert sorted(after.values()) == [0, 1, 2, 3, 4]
+    assert {
+        person: key for person, key in place.read("#units", 'SELECT "value", "key" FROM units') if person in keys
+    } == keys
+
+
+def test_new_people_with_most_rows_get_the_lowest_codes(place: Place) -> None:
+    """Rows are stored by code: those of heavy people lie together, before everybody else's."""
+    import_visits(place, [(person, "a", 1) for person in range(50) for _ in range(person + 1)])
+    codes = dict(place.read("#units", 'SELECT "value", "#unit" FROM units'))
+    assert codes == {person: 49 - person for person in range(50)}
+    import_visits(place, [(person, "a", 1) for person in (60, 61, 61, 7)])
+    later = dict(place.read("#units", 'SELECT "value", "#unit" FROM units'))
+    assert later == codes | {61: 50, 60: 51}
+
+
+def test_an_import_without_new_people_keeps_the_dictionary_file(place: Place) -> None:
+    import_visits(place)
+    first = place.manifest.units_file
+    import_visits(place, ROWS[:2])
+    assert place.manifest.units_file == first
+    assert place.manifest.data_version == 2
+
+
+def test_a_cap_on_rows_of_a_unit_keeps_its_lowest_ranks(place: Place) -> None:
+    rows: list[tuple[object, ...]] = [(1, "a", day % 10) for day in range(50)] + [(2, "a", 1), (3, "b", 2)]
+    prepared = import_visits(place, rows, replace(VISITS, max_rows_per_unit=5))
+    assert prepared.rows == 7
+    assert place.read("visits", "SELECT rows FROM units ORDER BY rows DESC") == [(5,), (1,), (1,)]
+    assert any("max_rows_per_unit" in warning for warning in prepared.warnings)
+
+
+ORDERS = table("orders", Column("order_id", BIGINT, unique=True), Column("person", BIGINT), unit=UnitColumn("person"))
+LINES = table(
+    "lines",
+    Column("order_id", BIGINT),
+    Column("line", BIGINT, unique=True),
+    unit=UnitVia("order_id", "orders", "order_id"),
+)
+PARTS = table("parts", Column("line", BIGINT), Column("part", VARCHAR), unit=UnitVia("line", "lines", "line"))
+
+
+def import_chain(place: Place) -> None:
+    orders = write_parquet(place.sources, "orders", [(10, 1), (11, 2), (12, None)], "order_id BIGINT, person BIGINT")
+    lines = write_parquet(place.sources, "lines", [(10, 1), (11, 2), (12, 3), (99, 4)], "order_id BIGINT, line BIGINT")
+    parts = write_parquet(place.sources, "parts", [(1, "x"), (2, "y"), (3, "z"), (4, "w")], "line BIGINT, part VARCHAR")
+    for declared, source in ((ORDERS, orders), (LINES, lines), (PARTS, parts)):
+        place.importer.prepare("d", declared, source)
+
+
+def test_units_are_reached_through_a_chain_of_foreign_keys(place: Place) -> None:
+    import_chain(place)
+    assert place.read("parts", "SELECT part FROM rows ORDER BY part") == [("x",), ("y",)]
+    people = dict(place.read("#units", 'SELECT "#unit", "value" FROM units'))
+    assert [people[unit] for _, unit in place.read("parts", 'SELECT part, "#unit" FROM rows ORDER BY part')] == [1, 2]
+
+
+def test_a_new_version_of_a_table_brings_those_that_hang_on_it_along(place: Place) -> None:
+    import_chain(place)
+    orders = write_parquet(place.sources, "orders", [(10, 2), (12, 1), (99, 5)], "order_id BIGINT, person BIGINT")
+    prepared = place.importer.prepare("d", ORDERS, orders)
+    assert prepared.reprepared == ("lines", "parts")
+    assert place.manifest.data_version == 4
+    people = dict(place.read("#units", 'SELECT "#unit", "value" FROM units'))
+    found = {part: people[unit] for part, unit in place.read("parts", 'SELECT part, "#unit" FROM rows')}
+    assert found == {"x": 2, "z": 1, "w": 5}
+
+
+def test_when_one_of_them_can_not_follow_nothing_changes(place: Place) -> None:
+    import_chain(place)
+    (place.sources / "parts.parquet").unlink()
+    refuse(place, ORDERS, Source("parquet", "orders.parquet"), "no parquet file")
+
+
+def test_foreign_keys_need_a_unique_private_target_of_the_same_type(place: Place) -> None:
+    import_chain(place)
+    source = Source("parquet", "lines.parquet")
+    refuse(place, replace(LINES, unit=UnitVia("order_id", "nowhere", "id")), source, "imported before")
+    refuse(place, replace(LINES, unit=UnitVia("order_id", "orders", "person")), source, "unique")
+    text = table(
+        "lines", Column("order_id", VARCHAR), Column("line", BIGINT), unit=UnitVia("order_id", "orders", "order_id")
+    )
+    refuse(place, text, source, "type")
+
+
+def test_a_table_is_removed_unless_others_hang_on_it(place: Place) -> None:
+    import_chain(place)
+    with pytest.raises(Conflict):
+        place.importer.remove("d", "orders")
+    assert place.importer.remove("d", "parts") == 4
+    assert sorted(place.manifest.tables) == ["lines", "orders"]
+    with pytest.raises(NotFound):
+        place.importer.remove("d", "parts")
+    assert place.importer.data_version("d") == 4
+    assert place.importer.data_version("elsewhere") == 0
+
+
+def test_public_tables_have_no_units(place: Place) -> None:
+    wards = table(
+        "wards",
+        Column("ward", VARCHAR, unique=True),
+        Column("beds", BIGINT, Fraction(0), Fraction(5), Fraction(1)),
+        unit=None,
+    )
+    source = write_parquet(
+        place.sources, "wards", [("a", 3), ("b", 9), (None, 1), (None, 2)], "ward VARCHAR, beds BIGINT"
+    )
+    place.importer.prepare("d", wards, source)
+    assert place.read("wards", "FROM rows ORDER BY beds") == [(None, 1, 1), (None, 2, 2), ("a", 3, 3), ("b", 9, 5)]
+    assert place.manifest.units_file is None
+    twice = write_parquet(place.sources, "twice", [("a", 3), ("a", 9)], "ward VARCHAR, beds BIGINT")
+    refuse(place, wards, twice, "unique")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A version that serves, and must still serve after everything that follows."""
+    place = Place(tmp_path_factory.mktemp("served"))
+    import_visits(place)
+    return place
+
+
+class TestBadInput:
+    def test_uniqueness_that_the_data_breaks(self, served: Place) -> None:
+        columns = {**VISITS.columns, "person": replace(VISITS.columns["person"], unique=True)}
+        refuse(served, replace(VISITS, columns=columns), Source("parquet", "visits.parquet"), "unique")
+
+    def test_a_missing_column(self, served: Place) -> None:
+        columns = {**VISITS.columns, "nurse": Column("nurse", VARCHAR)}
+        refuse(served, replace(VISITS, columns=columns), Source("parquet", "visits.parquet"), "no column nurse")
+
+    def test_a_missing_unit_column(self, served: Place) -> None:
+        refuse(served, replace(VISITS, unit=UnitColumn("patient")), Source("parquet", "visits.parquet"), "not declared")
+
+    def test_a_column_that_has_become_another_type(self, served: Place) -> None:
+        source = write_parquet(
+            served.sources, "typed", [(1, "a", "many"), (2, "b", "few")], "person BIGINT, ward VARCHAR, days VARCHAR"
+        )
+        refuse(served, VISITS, source, "can be read as BIGINT")
+
+    def test_bounds_that_no_value_meets(self, served: Place) -> None:
+        source = write_parquet(served.sources, "beyond", [(1, "a", 11), (2, "b", -1)], TYPES)
+        refuse(served, VISITS, source, "within its bounds")
+
+    def test_units_that_are_all_null(self, served: Place) -> None:
+        source = write_parquet(served.sources, "nobody", [(None, "a", 1)], TYPES)
+        refuse(served, VISITS, source, "unit")
+
+    def test_a_truncated_file(self, served: Place) -> None:
+        whole = (served.sources / "visits.parquet").read_bytes()
+        (served.sources / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+        refuse(served, VISITS, Source("parquet", "cut.parquet"), "could not be read")
+
+    def test_garbage_inside_a_parquet_file(self, served: Place) -> None:
+        whole = bytearray((served.sources / "visits.parquet").read_bytes())
+        for place in range(4, len(whole) - 200, 3):
+            whole[place] ^= 0xA5
+        (served.sources / "garbage.parquet").write_bytes(bytes(whole))
+        refuse(served, VISITS, Source("parquet", "garbage.parquet"), "")
+
+    @pytest.mark.parametrize("kind", ["parquet", "csv", "duckdb"])
+    def test_a_file_of_another_kind(self, served: Place, kind: Any) -> None:
+        (served.sources / "noise.bin").write_bytes(bytes(range(256)) * 50)
+        refuse(served, VISITS, Source(kind, "noise.bin", "t" if kind == "duckdb" else None), "")
+
+    def test_an_empty_csv(self, served: Place) -> None:
+        (served.sources / "empty.csv").write_text("")
+        refuse(served, VISITS, Source("csv", "empty.csv"), "")
+
+    def test_a_view_in_a_duckdb_file_is_somebody_elses_sql(self, served: Place) -> None:
+        with duckdb.connect(str(served.sources / "view.duckdb")) as database:
+            database.execute(
+                "CREATE VIEW visits AS SELECT 1 AS person, content AS ward, 1 AS days FROM read_text('/etc/passwd')"
+            )
+        refuse(served, VISITS, Source("duckdb", "view.duckdb", "visits"), "no such table")
+
+    def test_units_of_another_type_than_the_datasets(self, served: Place) -> None:
+        other = table("other", Column("person", VARCHAR), unit=UnitColumn("person"))
+        source = write_parquet(served.sources, "other", [("x",)], "person VARCHAR")
+        refuse(served, other, source, "named by BIGINT")
+
+    def test_more_memory_than_allowed(self, served: Place) -> None:
+        with duckdb.connect() as database:
+            database.execute(
+                "COPY (SELECT 1::BIGINT AS person, repeat('x', 60000000) AS ward, 1::BIGINT AS days FROM range(12))"
+                f" TO '{served.sources}/wide.parquet' (ROW_GROUP_SIZE 2048)"
+            )
+        narrow = copy.copy(served)
+        narrow.importer = Importer(served.data, [served.sources], ImportOptions(64 * 2**20, threads=1))
+        refuse(narrow, VISITS, Source("parquet", "wide.parquet"), "")
+
+    @pytest.mark.parametrize(
+        "column",
+        [
+            Column("days", BIGINT, Fraction(0), None, Fraction(1)),
+            Column("days", BIGINT, Fraction(5), Fraction(1), Fraction(1)),
+            Column("days", BIGINT, Fraction(0), Fraction(1), Fraction(0)),
+            Column("days", VARCHAR, Fraction(0), Fraction(1), Fraction(1)),
+            Column("days", DOUBLE, Fraction(0), Fraction(1), Fraction(1, 2**60)),
+            Column("days", BIGINT, Fraction(0), Fraction(2**62), Fraction(1)),
+            Column("days", SqlType("DECIMAL", 38, 37), Fraction(0), Fraction(1), Fraction(10**5)),
+            Column("days", BIGINT, Fraction(0), Fraction(0), Fraction(1, 2**130)),
+        ],
+    )
+    def test_bounds_that_no_code_can_be_made_of(self, served: Place, column: Column) -> None:
+        declared = replace(VISITS, columns={**VISITS.columns, "days": column})
+        refuse(served, declared, Source("parquet", "visits.parquet"), "days")
+
+
+def test_the_type_of_units_may_change_when_nobody_else_holds_codes(place: Place) -> None:
+    import_visits(place)
+    text = replace(VISITS, columns={**VISITS.columns, "person": Column("person", VARCHAR)})
+    source = write_parquet(place.sources, "visits", ROWS, TYPES)
+    place.importer.prepare("d", text, source)
+    assert place.manifest.unit_type == "VARCHAR"
+    assert sorted(place.read("#units", 'SELECT "value" FROM units')) == [("7",), ("8",), ("9",)]
+
+
+def test_two_imports_of_one_dataset_exclude_each_other(place: Place) -> None:
+    started, proceed = threading.Event(), threading.Event()
+
+    def hold(_: Progress) -> None:
+        started.set()
+        proceed.wait(20)
+
+    source = write_parquet(place.sources, "visits", ROWS, TYPES)
+    first = threading.Thread(target=place.importer.prepare, args=("d", VISITS, source, hold))
+    first.start()
+    try:
+        assert started.wait(20)
+        with pytest.raises(Conflict):
+            place.importer.prepare("d", VISITS, source)
+    finally:
+        proceed.set()
+        first.join()
+    assert place.importer.data_version("d") == 1
+
+
+def test_leftovers_are_cleaned_and_the_serving_version_is_not(place: Place) -> None:
+    import_visits(place)
+    serving = place.files()
+    (place.folder / "_build-dead" / "visits").mkdir(parents=True)
+    (place.folder / "_build-dead" / "visits" / "rows.duckdb").write_text("x")
+    (place.folder / "visits" / "v9.duckdb").write_text("x")
+    place.importer.clean()
+    assert place.files() == serving
+    assert not list(place.folder.glob("_build-*"))
+
+
+def test_files_of_the_version_before_stay_for_one_more_import(place: Place) -> None:
+    for number in range(1, 4):
+        import_visits(place)
+        kept = {f"visits/v{version}.duckdb" for version in (number - 1, number) if version > 0}
+        assert {file for file in place.files() if file.startswith("visits/")} == kept
+
+
+def test_declarations_survive_the_manifest(place: Place) -> None:
+    declared = table(
+        "t",
+        Column("p", SqlType("DECIMAL", 12, 0), source_name="P!"),
+        Column("x", SqlType("DECIMAL", 10, 2), Fraction(-1, 3), Fraction(5), Fraction(1, 100)),
+        Column("d", DATE, domain=(date(2024, 1, 1), None)),
+        Column("f", DOUBLE, domain=(0.5, 1)),
+        unit=UnitVia("p", "q", "r"),
+        most=9,
+    )
+    assert manifests.table_from_json(manifests.table_to_json(declared)) == declared
+
+
+def test_a_columns_own_name_in_the_file_is_found(place: Place) -> None:
+    with duckdb.connect() as database:
+        database.execute(f"COPY (SELECT 1 AS \"Person Id\", 'a' AS WARD, 2 AS days) TO '{place.sources}/named.parquet'")
+    columns = {**VISITS.columns, "person": Column("person", BIGINT, source_name="Person Id")}
+    assert place.importer.prepare("d", replace(VISITS, columns=columns), Source("parquet", "named.parquet")).rows == 1
+
+
+def test_inspection_suggests_a_declaration(place: Place) -> None:
+    with duckdb.connect() as database:
+        database.execute(
+            "COPY (SELECT i AS id, i % 77 AS person, 'w' || (i % 3) AS ward, (i / 4)::DOUBLE AS x,"
+            " DATE '2024-01-01' + (i % 30)::INTEGER AS \"day\", CASE WHEN i % 2 = 0 THEN i END AS gap,"
+            f" (i % 100) / 4::DECIMAL(10,2) AS pay FROM range(1000) t(i)) TO '{place.sources}/in.csv'"
+        )
+    found = place.importer.inspect(Source("csv", "in.csv"))
+    assert (found.rows, found.complete) == (1000, True)
+    columns = {column.source_name: column for column in found.columns}
+    assert {name: column.type for name, column in columns.items()} == {
+        "id": "BIGINT",
+        "person": "BIGINT",
+        "ward": "VARCHAR",
+        "x": "DOUBLE",
+        "day": "DATE",
+        "gap": "BIGINT",
+        "pay": "DOUBLE",
+    }
+    assert [name for name, column in columns.items() if column.unique] == ["id", "x"]
+    assert columns["person"].unit_candidate
+    assert not columns["gap"].unit_candidate
+    assert columns["ward"].domain == ("w0", "w1", "w2")
+    assert columns["gap"].null_share == 0.5
+    assert (columns["id"].low, columns["id"].high) == ("0", "999")
+    assert (columns["day"].low, columns["day"].high) == ("2024-01-01", "2024-01-30")
+
+
+def test_days_beyond_the_calendar_are_missing(place: Place) -> None:
+    declared = table("t", Column("p", BIGINT), Column("d", DATE), Column("s", TIMESTAMP), unit=UnitColumn("p"))
+    with duckdb.connect() as database:
+        database.execute(
+            "COPY (SELECT * FROM (VALUES (1, DATE 'infinity', TIMESTAMP '-infinity'),"
+            " (2, DATE '9999-12-31', TIMESTAMP '9999-12-31 23:59:59.999999'),"
+            " (3, DATE '10000-01-01', TIMESTAMP '10000-01-01'), (4, DATE '0001-01-01', TIMESTAMP '0001-01-01'),"
+            f" (5, DATE '0001-01-01 (BC)', TIMESTAMP '0001-01-01 (BC)')) t(p, d, s)) TO '{place.sources}/t.parquet'"
+        )
+    place.importer.prepare("d", declared, Source("parquet", "t.parquet"))
+    found = place.read("t", "SELECT p, d IS NULL, s IS NULL FROM rows ORDER BY p")
+    assert found == [(1, True, True), (2, False, False), (3, True, True), (4, False, False), (5, True, True)]
+
+
+def test_names_that_the_database_keeps_for_itself_are_refused(place: Place) -> None:
+    source = write_parquet(place.sources, "t", [(1, 2)], "p BIGINT, rowid BIGINT")
+    declared = table("t", Column("p", BIGINT), Column("rowid", BIGINT), unit=UnitColumn("p"))
+    with pytest.raises(CatalogRefused):
+        place.importer.prepare("d", declared, source)
+
+
+@pytest.mark.parametrize("name", ["rows", "units", "value", "select"])
+def test_any_other_name_may_be_a_table_and_a_column(place: Place, name: str) -> None:
+    source = write_parquet(place.sources, "t", [(1, 2), (1, 3)], f'"{name}" BIGINT, p BIGINT')
+    columns = (Column(name, BIGINT, Fraction(0), Fraction(9), Fraction(1)), Column("p", BIGINT))
+    declared = table(name, *columns, unit=UnitColumn(name))
+    assert place.importer.prepare("d", replace(declared, max_rows_per_unit=1), source).rows == 1
+
+
+def test_an_unreadable_file_can_not_be_inspected(place: Place) -> None:
+    (place.sources / "noise.parquet").write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(SourceRefused):
+        place.importer.inspect(Source("parquet", "noise.parquet"))
+    assert not list(place.data.glob("inspect-*"))

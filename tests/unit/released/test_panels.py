@@ -1,0 +1,127 @@
+"""Panels: one turn per period, one payer per line, history kept."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from service.core.errors import CatalogRefused, Conflict
+from service.released import tables
+from service.released.panels import Panel, Panels, parse_period
+from service.store.database import Store
+from tests.fixtures.postgres import new_database
+
+DUE = "2026-01-01T00:00:00.000+00:00"
+LATER = "2026-01-03T12:00:00.000+00:00"
+
+PANEL = Panel(
+    name="sales",
+    dataset="shop",
+    owner="abc",
+    request="{}",
+    title="Sales",
+    chart="{}",
+    refresh_seconds=3600,
+    unit="epsilon",
+    budget_pico=10,
+    next_refresh_at=DUE,
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def panels(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Panels]:
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}" if request.param == "sqlite" else new_database()
+    store = Store(url)
+    store.write(lambda tx: tables.metadata.create_all(tx, tables=[tables.panel, tables.panel_refresh]))
+    yield Panels(store)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("PT1H", 3600), ("P1D", 86400), ("P1W", 604800), ("PT90M", 5400), ("P1DT12H", 129600)]
+)
+def test_periods_are_iso_durations(text: str, seconds: int) -> None:
+    assert parse_period(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1h", "PT30S", "PT0M", "P-1D", "P1Y", "PT1H ", "P99999D"])
+def test_other_periods_are_refused(text: str) -> None:
+    with pytest.raises(CatalogRefused, match="ISO 8601"):
+        parse_period(text)
+
+
+def test_a_turn_is_taken_once_and_missed_periods_are_not_made_up(panels: Panels) -> None:
+    panels.put(PANEL)
+    (due,) = panels.due(LATER)
+    assert panels.take_turn(due, LATER)
+    assert not panels.take_turn(due, LATER), "a second process with the same reading comes too late"
+    assert panels.due(LATER) == []
+    moved = panels.get("sales")
+    assert moved is not None
+    assert moved.next_refresh_at == "2026-01-03T13:00:00.000+00:00"
+
+
+def test_the_line_is_never_overdrawn(panels: Panels) -> None:
+    panels.put(PANEL)
+    assert [panels.pay("sales", 4) for _ in range(4)] == [True, True, False, False]
+    spent = panels.get("sales")
+    assert spent is not None
+    assert spent.spent_pico == 8
+
+
+def test_changing_a_panel_keeps_what_it_spent(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.pay("sales", 7)
+    assert panels.put(replace(PANEL, title="New")).spent_pico == 7
+
+
+def test_a_panel_of_another_key_can_not_be_taken_over(panels: Panels) -> None:
+    panels.put(PANEL)
+    with pytest.raises(Conflict, match="another key"):
+        panels.put(replace(PANEL, owner="xyz"))
+
+
+def test_a_failed_refresh_keeps_the_last_good_answer(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.refreshed(PANEL, query_id="q_1", cost_pico=3, now=DUE)
+    panels.stale("sales", "budget-exhausted", "no budget")
+    panel = panels.get("sales")
+    assert panel is not None
+    assert (panel.state, panel.state_code, panel.query_id) == ("stale", "budget-exhausted", "q_1")
+    assert panel.refreshed_at == DUE
+    assert panels.history("sales") == [(DUE, "q_1")]
+
+
+def test_the_day_on_which_the_money_runs_out_is_named() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    panel = replace(PANEL, refresh_seconds=86400, budget_pico=100, spent_pico=40, next_refresh_at=start.isoformat())
+    assert replace(panel, refresh_pico=20).runs_out_on() == (start + timedelta(days=3)).date().isoformat()
+    assert panel.runs_out_on() is None
+    assert replace(panel, refresh_pico=20, refresh_seconds=None).runs_out_on() is None
+
+
+def test_a_new_title_or_line_keeps_the_answer_and_another_question_does_not(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.refreshed(PANEL, query_id="q_1", cost_pico=3, now=DUE)
+    same = panels.put(replace(PANEL, title="New", budget_pico=50))
+    assert (same.query_id, same.state, same.next_refresh_at) == ("q_1", "good", DUE)
+    other = panels.put(replace(PANEL, request='{"sql": "other"}'))
+    assert (other.query_id, other.state) == (None, "waiting")
+
+
+def test_a_line_in_another_unit_starts_anew(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.pay("sales", 7)
+    assert panels.put(replace(PANEL, unit="rho")).spent_pico == 0
+
+
+def test_what_was_not_charged_is_given_back_and_never_more(panels: Panels) -> None:
+    panels.put(PANEL)
+    panels.pay("sales", 7)
+    panels.give_back("sales", 7)
+    panels.give_back("sales", 7)
+    back = panels.get("sales")
+    assert back is not None
+    assert back.spent_pico == 0
