@@ -33,11 +33,12 @@ test-browser: $(STAMP) ## the console's journeys, in chromium (Debian: chromium,
 test-slow: $(STAMP) ## long statistical, soak and scale runs
 	$(BIN)/python -m pytest -m slow
 
-check: $(STAMP) ## format, lint, types, import rules
+check: $(STAMP) ## format, lint, types, import rules, names, sizes, pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/test_tidy.py tests/test_names.py tests/test_architecture.py tests/test_docs.py
 
 bench: $(STAMP) ## ratios measured side by side; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks

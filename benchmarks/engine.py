@@ -2,8 +2,8 @@
 
 Ratios of wall time, private to plain, on the same rows in the same run, the two taking turns; the median of
 several rounds. Private: SQL text, understood and priced like any request, its statements run by an engine child
-over tables that the importer prepared from Parquet files; counted is the time from handing a statement over to
-having its sealed result. Plain: a query that means the same, over DuckDB tables of the same files.
+over tables that the importer prepared from Parquet files; counted is the time from handing work over to having its
+sealed results. Plain: a query that means the same, over DuckDB tables of the same files.
 
 `HALFTONE_BENCH_ROWS` sets the lines (default 6,000,000; the engine's memory grows with it), and
 `HALFTONE_BENCH_QUICK=1` makes it 300,000.
@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -26,14 +26,14 @@ from benchmarks.tpch_like import DATASETS, MONTHS, write
 from service.app import Books, Walk, open_books, open_walk
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.core.amounts import PICO
-from service.core.boundary import Array, ExactTable, KeyTable
-from service.core.plan import Loss, Statement
+from service.core.boundary import Array, KeyTable
+from service.core.plan import Loss, Need, Plan
 from service.core.request import Ask, AskedBounds
-from service.engine.base import Slot
+from service.engine.base import Computed, Slot, Work
 from service.privacy.noise.sampling import SecureNoise
 from service.settings import Settings
 from service.store.migrate import upgrade
-from service.walk.core_run import CoreRun, declared_keys
+from service.walk.core_run import CoreRun, declared_keys, fresh_salt
 from service.walk.question import Question, put_question
 
 QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"
@@ -111,21 +111,22 @@ def _import(books: Books, dataset: str) -> None:
 
 @dataclass(slots=True)
 class TimedSlot:
-    """A slot that adds up how long its statements took, and remembers them."""
+    """A slot that adds up how long it computed."""
 
     slot: Slot
     seconds: float = 0.0
-    statements: list[Statement] = field(default_factory=list)
 
     @property
     def data_version(self) -> int:
         return self.slot.data_version
 
-    def run(self, statement: Statement, keys: KeyTable | None, deadline_s: float) -> ExactTable:
-        self.statements.append(statement)
+    def work(self, plan: Plan, needs: tuple[Need, ...], salt: int) -> Work:
+        return self.slot.work(plan, needs, salt)
+
+    def compute(self, work: Work, keys: KeyTable | None, deadline_s: float) -> Computed:
         began = time.perf_counter()
         try:
-            return self.slot.run(statement, keys, deadline_s)
+            return self.slot.compute(work, keys, deadline_s)
         finally:
             self.seconds += time.perf_counter() - began
 
@@ -158,8 +159,8 @@ def engine_seconds(question: Question, slot: Slot) -> float:
     timed = TimedSlot(slot)
     (priced,) = question.priced.plans
     keys = declared_keys(priced.plan, timed) if priced.plan.keys_declared else None
-    run = CoreRun(timed, SecureNoise(), "duckdb", time.monotonic() + SECONDS)
-    run.release(priced, keys, replicas=frozenset(), base=None)
+    run = CoreRun(timed, priced, keys, fresh_salt())
+    run.release(SecureNoise(), time.monotonic() + SECONDS, replicas=frozenset(), base=None)
     return timed.seconds
 
 

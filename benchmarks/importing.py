@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from service.core.schema import BIGINT, DATE, VARCHAR, Column, SqlType, Table, UnitColumn
-from service.engine.duckdb.importing.importer import Importer, ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
 from service.engine.sources import Source
 
 QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"
@@ -64,7 +64,7 @@ def rows() -> list[tuple[str, str]]:
             database.execute(f"COPY ({generated}) TO '{sources / 'lineitem.parquet'}'")
         plain_s = _plain(Path(folder))
         started = time.perf_counter()
-        importer = Importer(Path(folder) / "data", [sources], ImportOptions(MEMORY, threads=2))
+        importer = DuckDBImporter(Path(folder) / "data", [sources], ImportOptions(MEMORY, threads=2))
         prepared = importer.prepare("bench", LINEITEM, Source("parquet", "lineitem.parquet"))
         private_s = time.perf_counter() - started
         assert prepared.rows == ROWS

@@ -10,10 +10,11 @@ import opendp.prelude as dp
 
 from service.core.events import LaplaceEvent
 from service.core.plan import ONE, Bounds
-from service.privacy.accounting import costs as accounting
+from service.privacy.accounting import costs
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms, Quantile, RankDraw
 from service.privacy.mechanisms.selection import choose_rule, decide
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE
 from service.privacy.noise.sampling import SecureNoise
 
 SCALE = 100
@@ -87,13 +88,13 @@ def _mechanisms() -> list[tuple[str, str]]:
         rng.integers(1, 100, groups * each) * ONE,
     )
     median = _seconds(lambda: RankDraw(Quantile(Fraction(1, 2)), 1, Fraction(1)).release(histograms, noise))
-    found = ApproximateBounds(1, 32, "laplace", Fraction(1, 10))
+    found = ApproximateBounds(1, 32, LAPLACE, Fraction(1, 10))
     counts = np.zeros(64, dtype=np.int64)
     bound = _median(lambda i: found.release(counts, noise))
-    terms = accounting.open_terms(10**12, 10**12, keys_declared=False)
-    price = _median(lambda i: accounting.cost(_laplace_event(i), terms))
-    rule = _median(lambda i: choose_rule(Bounds(1, 5), "epsilon", Fraction(10**6 + i, 10**7), Fraction(1, 10**6)))
-    chosen = choose_rule(Bounds(1, 5), "rho", Fraction(1, 100), Fraction(1, 10**6))
+    terms = costs.open_terms(10**12, 10**12, keys_declared=False)
+    price = _median(lambda i: costs.cost(_laplace_event(i), terms))
+    rule = _median(lambda i: choose_rule(Bounds(1, 5), LAPLACE, Fraction(10**6 + i, 10**7), Fraction(1, 10**6)))
+    chosen = choose_rule(Bounds(1, 5), GAUSSIAN, Fraction(1, 100), Fraction(1, 10**6))
     judged = _seconds(lambda: decide(np.full(200_000, ONE), None, chosen, noise))
     return [
         (f"median in {groups:,} groups of {each} values", f"{median * 1e3:.0f} ms"),

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
+from service.core.aggregates import AGGREGATES, QUANTILE
 from service.core.amounts import ATTO, PICO
 from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
 from service.core.plan import (
@@ -34,8 +35,9 @@ from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms, ModeDraw, Quantile, RankDraw
 from service.privacy.mechanisms.selection import choose_rule, decide, truncated_rule
 from service.privacy.mechanisms.tree import CountTree, _Descent
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law
 from service.privacy.noise.sampling import SecureNoise
-from service.privacy.pricing.demands import AROUND, tree_pays
+from service.privacy.pricing.demands import tree_pays
 from service.privacy.pricing.price import price
 from service.privacy.pricing.priced import PricedPlan
 from service.privacy.release import release_values
@@ -57,8 +59,7 @@ SOURCE = {"count_units": None, "count_distinct": "d0", "rows": None}
 
 def plan(*functions: str, cap: int | None = None) -> Plan:
     aggregates = tuple(
-        Aggregate(f, "count" if f == "rows" else f, SOURCE.get(f, "m0"), DOUBLE, f)  # type: ignore[arg-type]
-        for f in functions
+        Aggregate(f, AGGREGATES["count" if f == "rows" else f], SOURCE.get(f, "m0"), DOUBLE, f) for f in functions
     )
     bounds = Bounds(ROWS_PER_UNIT, 3, unit_sum={} if cap is None else {"m0": Fraction(cap)})
     return Plan(
@@ -68,20 +69,20 @@ def plan(*functions: str, cap: int | None = None) -> Plan:
     )  # fmt: skip
 
 
-def priced(asked: Plan, law: str, amount: int) -> PricedPlan:
+def priced(asked: Plan, law: Law, amount: int) -> PricedPlan:
     outputs = tuple(Output(a.name, "value", a.type, (0, a.name), ((0, a.name),)) for a in asked.aggregates)
     query = Query("bench", (asked,), Outer(exp.select("1"), outputs, row_wise=True))
-    return price(query, Loss("epsilon" if law == "laplace" else "rho", amount), TERMS).plans[0]
+    return price(query, Loss(law.paid_in, amount), TERMS).plans[0]
 
 
-def answers(asked: Plan, law: str, amount: int) -> ReleasedTable:
+def answers(asked: Plan, law: Law, amount: int) -> ReleasedTable:
     at = priced(asked, law, amount)
     keys = KeyTable({"k0": np.arange(GROUPS).astype(object)}, GROUPS)
     exact = ExactTable({name: np.full(GROUPS, value) for name, value in EXACT.items()})
     return release_values(at, keys, [(at.value_needs(), exact)], SecureNoise())
 
 
-def errors(asked: Plan, law: str, amount: int) -> dict[str, float]:
+def errors(asked: Plan, law: Law, amount: int) -> dict[str, float]:
     """Root mean squared error of each aggregate."""
     table = answers(asked, law, amount)
     result = {}
@@ -91,12 +92,12 @@ def errors(asked: Plan, law: str, amount: int) -> dict[str, float]:
     return result
 
 
-def formula(function: str, law: str, shape: str) -> float:
-    """The deviation that MECHANISMS section 3 states, at epsilon 1 (rho 1/8), worked out by hand."""
+def formula(function: str, law: Law, shape: str) -> float:
+    """The deviation that docs/mechanisms.md states, at epsilon 1 (rho 1/8), worked out by hand."""
     unit, mid, n = ROWS_PER_UNIT, (LOW + HIGH) / 2, VALUES.size
     m, half = HIGH - LOW, (HIGH - LOW) / 2
     mean, var = VALUES.mean() - mid, VALUES.var()
-    if law == "laplace":
+    if law is LAPLACE:
         b = math.sqrt(2) * unit  # deviation of one coordinate in units of its size
         joint = {"count": math.sqrt(2) * b, "sum": b * math.hypot(LOW, HIGH)}
         joint["avg"] = b * m * math.hypot(0.5 - mean / m, 0.5 + mean / m) / n
@@ -126,8 +127,8 @@ def variance_slopes(mean: float, var: float, n: int) -> tuple[float, float, floa
 
 def against_formulas() -> list[tuple[str, str]]:
     rows = []
-    for law in ("laplace", "gaussian"):
-        amount = PICO if law == "laplace" else PICO // 8
+    for law in LAWS:
+        amount = PICO if law is LAPLACE else PICO // 8
         for shape, functions in (
             ("alone", ("rows",)), ("alone", ("sum",)), ("alone", ("count_units",)), ("alone", ("count_distinct",)),
             ("joint", ("count", "sum", "avg")), ("triple", ("count", "sum", "var_pop")),
@@ -141,8 +142,8 @@ def against_formulas() -> list[tuple[str, str]]:
 
 def capped() -> list[tuple[str, str]]:
     cap, rows = 150, []
-    for law, deviation in (("laplace", math.sqrt(2) * cap), ("gaussian", 2.0 * cap)):
-        seen = errors(plan("sum", cap=cap), law, PICO if law == "laplace" else PICO // 8)["sum"]
+    for law, deviation in ((LAPLACE, math.sqrt(2) * cap), (GAUSSIAN, 2.0 * cap)):
+        seen = errors(plan("sum", cap=cap), law, PICO if law is LAPLACE else PICO // 8)["sum"]
         rows.append((f"MSE over formula: sum with a cap per unit, {law}", f"{(seen / deviation) ** 2:.3f}"))
     return rows
 
@@ -181,7 +182,7 @@ class AtEdge(_Descent):
     def _taken(self, excess: npt.NDArray[np.float64]) -> Array:
         if not self.path:
             half = self.branch // 2 - 1
-            said = self.tree.variance * self._spread()[:, half]
+            said = self.tree.noise.variance * self._spread()[:, half]
             self.squares = float(np.mean(excess[: self.exact.groups, half] ** 2 / said[: self.exact.groups]))
         return super()._taken(excess)
 
@@ -189,8 +190,8 @@ class AtEdge(_Descent):
 def trees() -> list[tuple[str, str]]:
     """The noise of (rows up to the middle) - half of all rows, in a tree over 4,096 bins without rows."""
     rows, nothing = [], np.zeros(0, dtype=np.int64)
-    for law, amount in (("laplace", Fraction(1)), ("gaussian", Fraction(1, 8))):
-        tree = CountTree(1, 4096, law, amount)  # type: ignore[arg-type]
+    for law, amount in ((LAPLACE, Fraction(1)), (GAUSSIAN, Fraction(1, 8))):
+        tree = CountTree(1, 4096, law, amount)
         walk = AtEdge(tree, Histograms(GROUPS, 4096, nothing, nothing, nothing), [Fraction(1, 2)], SecureNoise())
         walk.run()
         rows.append((f"MSE over formula: rank in a tree of noisy counts, {law}", f"{walk.squares:.3f}"))
@@ -200,7 +201,7 @@ def trees() -> list[tuple[str, str]]:
 def found_bounds() -> list[tuple[str, str]]:
     """The worked example of approximate bounds: 0,0,0,0,1,3,7,8,8,8 at epsilon 1 gives [0, 8]."""
     weights = np.array([5, 0, 1, 4, 0, 0, 0, 0], dtype=np.int64) * ONE
-    finder = ApproximateBounds(1, 4, "laplace", Fraction(1), Fraction(9, 10))
+    finder = ApproximateBounds(1, 4, LAPLACE, Fraction(1), Fraction(9, 10))
     runs = 2_000
     hits = sum(finder.release(weights, SecureNoise()) == (0, 8) for _ in range(runs))
     threshold = finder.threshold / ONE
@@ -241,7 +242,7 @@ def textbook(function: str, budgets: int) -> npt.NDArray[np.float64]:
 def against_textbook() -> list[tuple[str, str]]:
     rows = []
     for functions, budgets in ((("count", "sum", "avg"), 2), (("count", "sum", "var_pop"), 3)):
-        ours = errors(plan(*functions), "laplace", PICO)
+        ours = errors(plan(*functions), LAPLACE, PICO)
         for function in functions:
             theirs = float(np.sqrt(np.mean((textbook(function, budgets) - TRUE[function]) ** 2)))
             unit = {"count": ROWS_PER_UNIT, "sum": ROWS_PER_UNIT * HIGH}.get(function)
@@ -262,20 +263,24 @@ def medians() -> list[tuple[str, str]]:
     )
     rows = []
     measure = Measure("m0", BIGINT, Fraction(1), 0, 4095, "m0")
-    for law, amount in (("laplace", Fraction(1)), ("gaussian", Fraction(1, 8))):
+    for law, amount in ((LAPLACE, Fraction(1)), (GAUSSIAN, Fraction(1, 8))):
         for asked in (1, 3, 4, 9, 19, 39):
             ranks = [Fraction(i, asked + 1) for i in range(1, asked + 1)]
-            each = (1 - AROUND["quantile"]) * amount / asked
-            epsilon = each if law == "laplace" else Fraction(math.sqrt(8 * each))
+            each = (1 - QUANTILE.choice.around) * amount / asked
+            epsilon = law.draw_epsilon(each)
             drawn = [
                 rank_error(data, RankDraw(Quantile(p), 1, epsilon).release(exact, SecureNoise()), p) for p in ranks
             ]
-            found = CountTree(1, 4096, law, amount).release(exact, ranks, SecureNoise())  # type: ignore[arg-type]
+            found = CountTree(1, 4096, law, amount).release(exact, ranks, SecureNoise())
             counted = [rank_error(data, found[i, 0], p) for i, p in enumerate(ranks)]
-            taken = "tree" if tree_pays(measure, law, dict.fromkeys(ranks, Fraction(1))) else "draws"  # type: ignore[arg-type]
+            taken = "tree" if tree_pays(measure, law, QUANTILE, dict.fromkeys(ranks, Fraction(1))) else "draws"
             figure = f"{np.mean(drawn):.1f} : {np.mean(counted):.1f} rows ({taken})"
-            what = "epsilon 1" if law == "laplace" else "rho 1/8"
-            rows.append((f"mean rank error at {what}, {asked} quantile(s), draws : tree (planner takes)", figure))
+            rows.append(
+                (
+                    f"mean rank error at {law.paid_in} {amount}, {asked} quantile(s), draws : tree (planner takes)",
+                    figure,
+                )
+            )
     return rows
 
 
@@ -288,10 +293,10 @@ def rank_error(data: Array, codes: Array, p: Fraction) -> float:
 
 def thresholds() -> list[tuple[str, str]]:
     rows = []
-    for kind, amount in (("epsilon", Fraction(1)), ("rho", Fraction(1, 8))):
+    for law, amount in ((LAPLACE, Fraction(1)), (GAUSSIAN, Fraction(1, 8))):
         for k in (1, 8, 64):
-            rule = choose_rule(Bounds(20, k), kind, amount, Fraction(1, 10**9))  # type: ignore[arg-type]
-            what = f"people a private group needs, {kind} {amount}, {k} group(s) per person"
+            rule = choose_rule(Bounds(20, k), law, amount, Fraction(1, 10**9))
+            what = f"people a private group needs, {law.paid_in} {amount}, {k} group(s) per person"
             rows.append((what, f"{rule.people_needed:.0f} ({rule.counting})"))
     return rows
 

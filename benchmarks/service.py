@@ -40,7 +40,6 @@ from service.settings import Settings
 from service.store.migrate import upgrade
 from service.walk.answer_body import Facts, answer_body
 from service.walk.answer_json import encode
-from service.walk.core_run import CoreRun
 from service.walk.outer_sql import run_outer
 from tests.fixtures.slots import ZeroEngine, ZeroSlot, answerer_of
 from tests.fixtures.whole import DECLARED, visits
@@ -109,8 +108,8 @@ def many_cells(books: Books, walk: Walk) -> float:
     keys[:] = [f"k{number}" for number in range(CELLS)]
     public = KeyTable({"k0": keys}, CELLS)
     priced = question.priced.plans[0]
-    run = CoreRun(ZeroSlot(1, lambda: None), SecureNoise(), "duckdb", time.monotonic() + 600)
-    exacts = run._compute(priced.plan, priced.value_needs(), public)
+    slot = ZeroSlot(1, lambda: None)
+    exacts = slot.compute(slot.work(priced.plan, priced.value_needs(), 1), public, 600)
     began = time.perf_counter()
     table = release_values(priced, public, exacts, SecureNoise())
     result = run_outer(walk.scratch, question.query, (table,), 60)

@@ -9,23 +9,24 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from service.catalog.acts import Note
-from service.catalog.check import FileColumn, build_table, check_name, check_paths, prepared_type
+from service.catalog.check import FileColumn, build_table, check_name, check_paths
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
 from service.catalog.keys import Keys, NewKey
 from service.catalog.store import Catalog, Promise, promise_of, zero_or_delta
 from service.core.amounts import Terms, parse_epsilon, show_atto, show_pico
 from service.core.errors import CatalogRefused, Conflict, DatasetUnknown, LossOutOfRange, NotFound, ServiceError
 from service.core.schema import Table, UnitVia
-from service.engine.duckdb.importing.importer import Importer, Progress
-from service.engine.sources import Source, find_files
+from service.engine.base import Importer
+from service.engine.reports import Progress
+from service.engine.sources import Source
 from service.ledger.book import By, Grant, Ledger
 from service.ledger.journal import Entry
 from service.privacy.accounting.costs import limits, open_terms, selection_limit
 from service.released.panels import Panels
+from service.store.transaction import Transaction
 
 log = logging.getLogger("halftone")
 
@@ -44,7 +45,7 @@ def grant_of(terms: Terms, epsilon: int, delta: int) -> Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Offices:
+class AdministrationTools:
     """What administration works with; the composition root makes them."""
 
     catalog: Catalog
@@ -52,17 +53,17 @@ class Offices:
     ledger: Ledger
     panels: Panels
     importer: Importer
-    sources: tuple[Path, ...]  # the folders that tables may come from
 
 
 class Administration:
-    def __init__(self, offices: Offices) -> None:
-        self._catalog = offices.catalog
-        self._keys = offices.keys
-        self._ledger = offices.ledger
-        self._panels = offices.panels
-        self._importer = offices.importer
-        self._sources = offices.sources
+    """The acts of admins, one method each: every one of them leaves its entry in the journal."""
+
+    def __init__(self, tools: AdministrationTools) -> None:
+        self._catalog = tools.catalog
+        self._keys = tools.keys
+        self._ledger = tools.ledger
+        self._panels = tools.panels
+        self._importer = tools.importer
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="import")
         self._running: dict[str, Future[None]] = {}
 
@@ -84,7 +85,7 @@ class Administration:
             check_name(name, "dataset")
         by = By(actor, "declared")
 
-        def note(tx: Any, act: str, subject: str, change: Mapping[str, Any]) -> None:
+        def note(tx: Transaction, act: str, subject: str, change: Mapping[str, Any]) -> None:
             before = change["before"]
             if before is None or promise_of(DatasetDeclaration.model_validate(before)) != promise:
                 self._fit_account(tx, name, promise, by, keeps_ceiling=declared.ceiling is None)
@@ -94,7 +95,7 @@ class Administration:
 
         return self._catalog.put_dataset(name, declared, note)
 
-    def _fit_account(self, tx: Any, name: str, promise: Promise, by: By, *, keeps_ceiling: bool) -> None:
+    def _fit_account(self, tx: Transaction, name: str, promise: Promise, by: By, *, keeps_ceiling: bool) -> None:
         """Open the account; an old one takes a grant within its ceiling, or a higher ceiling as a new promise."""
         try:
             old = self._ledger.balance(name)
@@ -150,7 +151,7 @@ class Administration:
             raise Conflict("this table is being imported already")
         source = _source(declared.source)
         found = self._importer.column_types(source)
-        columns = tuple(FileColumn(column, prepared_type(kind)) for column, kind in found.items())
+        columns = tuple(FileColumn(column, kind) for column, kind in found.items())
         built = build_table(table, declared, columns)
         check_paths({**self._catalog.schema(name).tables, table: built})
         fingerprint = self._fingerprint(source) if built.private else None
@@ -166,7 +167,7 @@ class Administration:
         """The journal's note, after the source was bound to this dataset's budget for ever."""
         note = self._note(actor, name, "")
 
-        def claim(tx: Any, act: str, subject: str, change: Mapping[str, Any]) -> None:
+        def claim(tx: Transaction, act: str, subject: str, change: Mapping[str, Any]) -> None:
             if fingerprint is not None:
                 self._ledger.claim_source(name, fingerprint, By(actor, f"import of {subject}"), tx)
             note(tx, act, subject, change)
@@ -175,7 +176,7 @@ class Administration:
 
     def _fingerprint(self, source: Source) -> str:
         """Names the people behind the rows: the real paths of the files, hashed."""
-        paths = "\n".join(str(path) for path in find_files(source, self._sources))
+        paths = "\n".join(str(path) for path in self._importer.files(source))
         return hashlib.sha256(f"{paths}\n{source.table or ''}".encode()).hexdigest()
 
     def _import(self, import_id: str, name: str, built: Table, source: Source) -> None:
@@ -254,7 +255,7 @@ class Administration:
     def _note(self, actor: str, dataset: str | None, reason: str) -> Note:
         by = By(actor, reason)
 
-        def note(tx: Any, act: str, subject: str, change: Mapping[str, Any]) -> None:
+        def note(tx: Transaction, act: str, subject: str, change: Mapping[str, Any]) -> None:
             self._ledger.note(act, {"subject": subject, **change}, by, dataset=dataset, tx=tx)
 
         return note

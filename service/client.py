@@ -26,13 +26,13 @@ class Refused(Exception):
     """The service said no. `code` is stable, `budget_spent` tells whether it cost anything."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
-        super().__init__(in_words(problem))
+        super().__init__(problem_in_words(problem))
         self.problem = problem
         self.code = str(problem.get("code", "unknown"))
         self.budget_spent = bool(problem.get("budget_spent", False))
 
 
-def in_words(problem: dict[str, Any]) -> str:
+def problem_in_words(problem: dict[str, Any]) -> str:
     """What was refused, where it stands in the SQL, and what to write instead."""
     said = f"{problem.get('title', 'Refused')}: {problem.get('detail', '')}"
     if "line" in problem and "column" in problem:

@@ -51,7 +51,7 @@ def below(numbers: Whole, purpose: int, n: int) -> Signed:
     return ((mixed(numbers, purpose) >> np.uint64(11)) % np.uint64(n)).astype(np.int64)
 
 
-def chosen(numbers: Whole, purpose: int, percent: tuple[int, ...]) -> Signed:
+def by_percent(numbers: Whole, purpose: int, percent: tuple[int, ...]) -> Signed:
     """For each number an index, index i in percent[i] of 100 cases."""
     edges = np.cumsum(np.asarray(percent))
     return np.searchsorted(edges, below(numbers, purpose, 100), side="right").astype(np.int64)
@@ -80,7 +80,7 @@ def customers() -> pa.Table:
     age = 18 + (below(n, 1, 30) + below(n, 2, 25) + below(n, 3, 20))
     return pa.table({
         "customer_id": pa.array(n.astype(np.int64)),
-        "country": words(chosen(n, 4, COUNTRY_PERCENT), tuple(code for code, _, _ in COUNTRIES)),
+        "country": words(by_percent(n, 4, COUNTRY_PERCENT), tuple(code for code, _, _ in COUNTRIES)),
         "age": pa.array(age),
         "signup_date": pa.array(days(n, 5).astype(np.int32), pa.date32()),
     })  # fmt: skip
@@ -97,7 +97,7 @@ def orders() -> pa.Table:
         "order_id": pa.array(n.astype(np.int64)),
         "customer_id": pa.array(owner.astype(np.int64)),
         "amount": money(cents),
-        "status": words(chosen(n, 26, STATUS_PERCENT), STATUSES),
+        "status": words(by_percent(n, 26, STATUS_PERCENT), STATUSES),
         "order_date": pa.array(days(n, 27).astype(np.int32), pa.date32()),
     })  # fmt: skip
 
@@ -116,7 +116,7 @@ def visits() -> pa.Table:
     moment = (days(n, 45) * 86_400 + 6 * 3600 + below(n, 47, 17 * 3600)) * 1_000_000
     return pa.table({
         "customer_id": pa.array(owner.astype(np.int64)),
-        "page": words(chosen(n, 48, PAGE_PERCENT), PAGES),
+        "page": words(by_percent(n, 48, PAGE_PERCENT), PAGES),
         "seconds": pa.array(seconds),
         "visited_at": pa.array(moment, pa.timestamp("us")),
     })  # fmt: skip

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from service.api.asks import ask_of
 from service.api.json_body import read_exact
 from service.api.problems import HTTP_CODES
-from service.api.requests import QueryWire, ask_of
+from service.api.requests import QueryWire
 from service.catalog.apply import read_catalog
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.catalog.store import promise_of
@@ -74,9 +75,19 @@ def test_every_invariant_is_listed_with_tests_that_exist() -> None:
         for label in STATED.findall(file.read_text())
     }
     assert listed == stated
+    assert len({label for label, _ in listed}) == len(listed), "a label stands for one invariant in the whole project"
     for _, _, guards in rows:
         for guard in guards.split(", "):
             assert (ROOT / guard).is_file(), f"{guard} does not exist"
+
+
+def test_nothing_cites_pages_that_are_not_here() -> None:
+    """What is worth citing is in docs/; a reader of a clone has nothing else."""
+    cited = re.compile(r"\b(DESIGN|MECHANISMS|ARCHITECTURE|THREATS|HOUSE)( section|\.md)|(?<!/)\bAPI\.md|\bTH \d")
+    tracked = [file for folder in ("service", "tests", "docs", "migrations", "benchmarks") for file in
+               (ROOT / folder).rglob("*") if file.suffix in (".py", ".md", ".sql", ".js")]  # fmt: skip
+    found = {str(file.relative_to(ROOT)) for file in tracked if cited.search(file.read_text())}
+    assert found <= {"tests/test_docs.py"}
 
 
 @pytest.mark.parametrize(

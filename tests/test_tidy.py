@@ -9,9 +9,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SERVICE = sorted((ROOT / "service").rglob("*.py"))
 EVERYTHING = sorted([*SERVICE, *(ROOT / "migrations").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
-LINES_MAX, FUNCTION_MAX, PARAMETERS_MAX = 350, 70, 7
-# Longer than they should be; these may shrink, not grow, and nothing joins them.
-LONG = {"service/sql/expr/conditions.py": 440, "service/sql/outer/over_core.py": 370, "service/sql/split.py": 400}
+LINES_MAX, FUNCTION_MAX, PARAMETERS_MAX = 300, 40, 5
+# Longer than they should be, with their lines to the number: whoever shortens one lowers it, and nothing joins them.
+LONG = {
+    "service/core/plan.py": 326,
+    "service/ledger/holds.py": 316,
+}
 BANNED_FILES = {"utils", "util", "helpers", "helper", "manager", "managers", "common", "misc"}
 BANNED_NAMES = re.compile(r"\b(eps|Base[A-Z]\w*|\w*(Manager|Helper|Utils?))\b")
 FOREIGN_NAMES = {"BaseModel", "BaseSettings", "BaseException", "AbstractContextManager", "BaseHTTPRequestHandler"}
@@ -26,22 +29,24 @@ def functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
+def test_files_stay_small_and_the_list_of_long_ones_is_exact() -> None:
+    lines = {name: (ROOT / name).read_text().count("\n") for name in names(SERVICE)}
+    assert {name: count for name, count in lines.items() if count > LINES_MAX} == LONG
+
+
 @pytest.mark.parametrize("name", names(SERVICE))
-def test_files_and_functions_stay_small(name: str) -> None:
-    text = (ROOT / name).read_text()
-    assert text.count("\n") <= LONG.get(name, LINES_MAX)
-    for function in functions(ast.parse(text)):
+def test_functions_stay_small(name: str) -> None:
+    for function in functions(ast.parse((ROOT / name).read_text())):
         assert function.end_lineno is not None
         assert function.end_lineno - function.lineno < FUNCTION_MAX, f"{name}: {function.name} is two functions"
 
 
 @pytest.mark.parametrize("name", names(SERVICE))
 def test_parameters_stay_few_or_are_named(name: str) -> None:
-    """Beyond five a caller must name them; self and dependencies of routes do not count."""
-    if name.startswith("service/api/"):
-        return
+    """Beyond five a caller must name them; self and what a route is given by the framework do not count."""
     for function in functions(ast.parse((ROOT / name).read_text())):
-        positional = [arg.arg for arg in function.args.args if arg.arg not in ("self", "cls")]
+        given = any("router." in ast.unparse(decorator) for decorator in function.decorator_list)
+        positional = [arg.arg for arg in function.args.args if arg.arg not in ("self", "cls") and not given]
         assert len(positional) <= PARAMETERS_MAX, f"{name}: {function.name}"
 
 

@@ -1,1 +1,1 @@
-"""HTTP in, HTTP out; no decisions."""
+"""The HTTP interface: requests in, responses out; it decides nothing."""

@@ -5,7 +5,7 @@ table). Roles rise: viewer, analyst, admin; `public` asks for no key. Only analy
 """
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -59,7 +59,6 @@ def public() -> None:
 
 public.role = "public"  # type: ignore[attr-defined]
 
-DeclaredRole = Literal["public", "viewer", "analyst", "admin"]
 Viewer = Annotated[Principal, Depends(role("viewer"))]
 Analyst = Annotated[Principal, Depends(role("analyst"))]
 Admin = Annotated[Principal, Depends(role("admin"))]

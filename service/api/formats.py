@@ -27,9 +27,9 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 BY_NAME = {"json": JSON, "flat": JSON, "csv": CSV, "arrow": ARROW}
 
 
-def agreed(shape: str | None, accept: str | None) -> str:
+def agreed_media_type(form: str | None, accept: str | None) -> str:
     """The media type that `format` names, else one that the Accept header takes; NotAcceptable without one."""
-    media_type = BY_NAME[shape] if shape else choose(accept)
+    media_type = BY_NAME[form] if form else first_accepted(accept)
     if media_type is None:
         raise NotAcceptable(
             f"answers come as {', '.join(OFFERED)}", {"remedy": "accept one of these, or leave Accept out"}
@@ -37,16 +37,16 @@ def agreed(shape: str | None, accept: str | None) -> str:
     return media_type
 
 
-def formed(body: bytes, shape: str | None, media_type: str) -> bytes:
+def formed(body: bytes, form: str | None, media_type: str) -> bytes:
     """The stored bytes in that form."""
     if media_type == CSV:
         return to_csv(body)
     if media_type == ARROW:
         return to_arrow(body)
-    return flat(body) if shape == "flat" else body
+    return flat(body) if form == "flat" else body
 
 
-def choose(accept: str | None) -> str | None:
+def first_accepted(accept: str | None) -> str | None:
     """The first offered media type that the Accept header takes, by its q values; None: nothing fits."""
     if accept is None or not accept.strip():
         return JSON

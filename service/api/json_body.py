@@ -19,11 +19,13 @@ DEPTH_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
+    """In place of a body that can not be read; `why` is for the caller."""
+
     why: str
 
 
 class _Refused(ValueError):
-    pass
+    """What JSON does not have, in words for the caller."""
 
 
 def _integer(text: str) -> int:
@@ -86,6 +88,8 @@ def read_exact(body: bytes) -> Any:
 
 
 class ExactRequest(Request):
+    """A request whose JSON body is read by read_exact."""
+
     async def json(self) -> Any:
         return read_exact(await self.body())
 

@@ -12,10 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from service.api.json_body import Malformed
+from service.api.responses.problems import PROBLEM_JSON
 from service.core.errors import AnswerFailed, BodyTooLarge, RateLimited, RequestMalformed, ServiceError, TooBusy
 from service.core.validation_words import misfit
 
-MEDIA_TYPE = "application/problem+json"
 ERRORS_SHOWN = 10
 METHODS = ("DELETE", "GET", "POST", "PUT")
 QUERY_ROUTES = ("/v1/queries", "/v1/panels")  # where a bug may come after the charge
@@ -31,7 +31,7 @@ log = logging.getLogger("halftone")
 def problem(code: str, *, title: str, status: int, detail: str, extra: Mapping[str, Any] | None = None) -> Response:
     body = {"type": f"urn:halftone:problem:{code}", "title": title, "status": status, "detail": detail, "code": code}
     body |= {"budget_spent": False} | dict(extra or {})
-    return Response(json.dumps(body, allow_nan=False), status_code=status, media_type=MEDIA_TYPE)
+    return Response(json.dumps(body, allow_nan=False), status_code=status, media_type=PROBLEM_JSON)
 
 
 def service_problem(error: ServiceError) -> Response:
@@ -60,7 +60,7 @@ def validation_problem(error: RequestValidationError) -> Response:
     return problem(kind.code, title=kind.title, status=kind.status, detail=detail, extra={"errors": shown})
 
 
-def install(app: FastAPI) -> None:
+def handle_errors(app: FastAPI) -> None:
     """One shape for all failures, whoever raised them."""
 
     @app.exception_handler(ServiceError)

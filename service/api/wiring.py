@@ -12,19 +12,9 @@ from service.catalog.store import Catalog
 from service.core.request import Ask, Principal
 from service.released.panels import Panels
 from service.released.store import Answers
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
 from service.walk.panel_refresh import Refresher
-
-
-class Submitted(Protocol):
-    @property
-    def query_id(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def is_new(self) -> bool: ...
-    @property
-    def body(self) -> bytes | None: ...
+from service.walk.submission import Submitted
 
 
 class Answering(Protocol):
@@ -46,11 +36,13 @@ class Answering(Protocol):
 
     def budget(self, dataset: str, principal: Principal, detail: bool) -> dict[str, Any]: ...
 
-    def history(self, principal: Principal, wanted: Wanted) -> list[dict[str, Any]]: ...
+    def history(self, principal: Principal, wanted: HistoryPart) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
+    """Everything that routes work with, one field each."""
+
     answerer: Answering
     answers: Answers
     panels: Panels

@@ -1,1 +1,1 @@
-"""What admins declare: datasets, tables, keys, and the log of their acts."""
+"""The catalog: what admins declare of datasets and tables, API keys, and the log of their acts."""

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import sqlalchemy as sa
+from service.store.transaction import Transaction
 
 # (transaction, act, subject, what changed). Who and why are bound by whoever made the function.
-Note = Callable[[sa.Connection, str, str, Mapping[str, Any]], object]
+Note = Callable[[Transaction, str, str, Mapping[str, Any]], object]
 
 
 def now_ms() -> int:

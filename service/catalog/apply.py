@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 
 from service.catalog.check import check_name
 from service.catalog.declare import DatasetDeclaration, Declared, Name, TableDeclaration
-from service.catalog.store import Catalog, canonical
+from service.catalog.store import Catalog, declaration_text
 from service.core.errors import CatalogRefused
 from service.core.validation_words import message
 
@@ -40,6 +40,8 @@ class DatasetEntry(DatasetDeclaration):
 
 
 class CatalogFile(Declared):
+    """A whole catalog, by dataset."""
+
     datasets: Annotated[dict[Name, DatasetEntry], Field(max_length=1000)]
 
 
@@ -98,20 +100,20 @@ def changes(catalog: Catalog, wanted: CatalogFile) -> list[Change]:
     for name, entry in wanted.datasets.items():
         now = catalog.declaration(name) if name in live else None
         declared = entry.alone()
-        if now is None or canonical(now) != canonical(declared):
+        if now is None or declaration_text(now) != declaration_text(declared):
             found.append(Change(name, None, declared, show(name, now, declared)))
         tables = catalog.table_declarations(name) if name in live else {}
         served = catalog.schema(name).tables if name in live else {}
-        for table in ordered(entry.tables):
+        for table in referenced_first(entry.tables):
             old, new = tables.get(table), entry.tables[table]
             if old is None:
                 check_name(table, "table")  # here too, so that a file is refused before any part of it is done
-            if old is None or table not in served or canonical(old) != canonical(new):
+            if old is None or table not in served or declaration_text(old) != declaration_text(new):
                 found.append(Change(name, table, new, show(f"{name}.{table}", old, new)))
     return found
 
 
-def ordered(tables: dict[str, TableDeclaration]) -> list[str]:
+def referenced_first(tables: dict[str, TableDeclaration]) -> list[str]:
     """A table after the one it references; circles are left as they are and refused on registration."""
     done: list[str] = []
 
@@ -137,4 +139,4 @@ def show(
 
 
 def _lines(declared: DatasetDeclaration | TableDeclaration) -> list[str]:
-    return json.dumps(json.loads(canonical(declared)), indent=2, sort_keys=True).splitlines()
+    return json.dumps(json.loads(declaration_text(declared)), indent=2, sort_keys=True).splitlines()

@@ -27,10 +27,10 @@ from service.core.schema import (
     UnitVia,
 )
 
-CODE_MAX = 2**31  # codes beyond 32 bits would not fit beside the weight (DESIGN: bits are budgeted)
+CODE_MAX = 2**31  # codes beyond 32 bits would not fit beside the weight
 EPOCH = datetime(1970, 1, 1)
 DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\((\d{1,2}),\s*(\d{1,2})\)")
-TYPES = {
+TYPE_SPELLINGS = {
     "BOOLEAN": BOOLEAN, "BOOL": BOOLEAN,
     "BIGINT": BIGINT, "INTEGER": BIGINT, "INT": BIGINT, "SMALLINT": BIGINT, "TINYINT": BIGINT,
     "UINTEGER": BIGINT, "USMALLINT": BIGINT, "UTINYINT": BIGINT, "LONG": BIGINT,
@@ -56,8 +56,8 @@ def check_name(name: str, kind: Literal["dataset", "table"]) -> None:
 def parse_type(text: str) -> SqlType:
     """One of the seven prepared types; narrower spellings are widened."""
     upper = text.strip().upper()
-    if upper in TYPES:
-        return TYPES[upper]
+    if upper in TYPE_SPELLINGS:
+        return TYPE_SPELLINGS[upper]
     found = DECIMAL.fullmatch(upper)
     if found:
         precision, scale = int(found[1]), int(found[2])
@@ -67,19 +67,6 @@ def parse_type(text: str) -> SqlType:
         f"the type {text[:40]!r} is not kept in a prepared table",
         {"remedy": "declare BOOLEAN, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE or TIMESTAMP"},
     )
-
-
-def prepared_type(file_type: str) -> str | None:
-    """What a column becomes when nobody declared its type: decided by the file's own type alone.
-
-    Never by what its values look like: a type that one person's value could change would tell of them.
-    """
-    upper = file_type.upper()
-    if upper in ("UBIGINT", "HUGEINT", "UHUGEINT"):
-        return "DECIMAL(38,0)"
-    if upper.startswith("TIMESTAMP"):
-        return "TIMESTAMP"
-    return upper if upper in TYPES or DECIMAL.fullmatch(upper) else None
 
 
 def bound_value(value: Decimal | str, kind: SqlType, where: str) -> Fraction:

@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from service.core.schema import NAME_PATTERN
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$", max_length=63)]
-# Words for people: no control characters, no markup brackets, no line breaks.
-Words = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f<>\u2028\u2029]*$", max_length=200)]
+# Text for people: no control characters, no markup brackets, no line breaks.
+PlainText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f<>\u2028\u2029]*$", max_length=200)]
 
 
 def _no_float(value: Any) -> Any:
@@ -24,15 +24,17 @@ def _no_float(value: Any) -> Any:
     return Decimal(repr(value)) if isinstance(value, float) else value
 
 
-Amount = Annotated[Decimal | Annotated[str, StringConstraints(max_length=40)], BeforeValidator(_no_float)]
-Bound = Annotated[
+DeclaredAmount = Annotated[Decimal | Annotated[str, StringConstraints(max_length=40)], BeforeValidator(_no_float)]
+DeclaredBound = Annotated[
     Annotated[Decimal, Field(allow_inf_nan=False)] | Annotated[str, StringConstraints(max_length=40)],
     BeforeValidator(_no_float),
 ]
-Value = bool | int | Decimal | date | datetime | Annotated[str, StringConstraints(max_length=500)] | None
+DomainValue = bool | int | Decimal | date | datetime | Annotated[str, StringConstraints(max_length=500)] | None
 
 
 class Declared(BaseModel):
+    """A part of a declaration: unknown fields are refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -40,14 +42,16 @@ class ColumnDeclaration(Declared):
     """One column. Without `type` it takes the file's; without `bounds` it can not be summed."""
 
     type: Annotated[str, StringConstraints(max_length=30)] | None = None
-    bounds: tuple[Bound, Bound] | None = None
-    step: Bound | None = None
-    domain: Annotated[list[Value], Field(max_length=10_000)] | None = None
+    bounds: tuple[DeclaredBound, DeclaredBound] | None = None
+    step: DeclaredBound | None = None
+    domain: Annotated[list[DomainValue], Field(max_length=10_000)] | None = None
     unique: bool = False
     source_name: Annotated[str, StringConstraints(max_length=200)] | None = None
 
 
 class ViaDeclaration(Declared):
+    """A foreign key: this column holds a value of `references`, "table.column"."""
+
     column: Name
     references: Annotated[str, StringConstraints(pattern=rf"^{NAME_PATTERN}\.{NAME_PATTERN}$")]
 
@@ -100,13 +104,17 @@ class TableDeclaration(Declared):
 
 
 class CeilingDeclaration(Declared):
-    epsilon: Amount
-    delta: Amount = Decimal(0)
+    """The promise: no grant goes above it."""
+
+    epsilon: DeclaredAmount
+    delta: DeclaredAmount = Decimal(0)
 
 
 class DefaultsDeclaration(Declared):
-    epsilon: Amount | None = None
-    delta: Amount | None = None
+    """What a query gets when it does not say."""
+
+    epsilon: DeclaredAmount | None = None
+    delta: DeclaredAmount | None = None
     rows_per_unit: Annotated[int, Field(ge=1, le=2**31)] = 20
     groups_per_unit: Annotated[int, Field(ge=1, le=100_000)] = 5
     min_units: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -116,11 +124,11 @@ class DefaultsDeclaration(Declared):
 class DatasetDeclaration(Declared):
     """A dataset: what a unit is, the promise (ceiling), and what a query gets when it does not say."""
 
-    unit: Annotated[Words, Field(min_length=1)]
-    epsilon: Amount
-    delta: Amount = Decimal(0)
+    unit: Annotated[PlainText, Field(min_length=1)]
+    epsilon: DeclaredAmount
+    delta: DeclaredAmount = Decimal(0)
     ceiling: CeilingDeclaration | None = None
-    epsilon_per_query_max: Amount | None = None
+    epsilon_per_query_max: DeclaredAmount | None = None
     defaults: DefaultsDeclaration = DefaultsDeclaration()
     keys_declared: bool = False
     window: Literal["day", "week", "month"] | None = None

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from service.catalog.tables import key
 from service.core.errors import Conflict, NotFound, NotSignedIn
 from service.core.request import Principal, Role
 from service.store.database import Store
+from service.store.transaction import Transaction
 
 PREFIX_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 PREFIX_LENGTH = 10
@@ -41,6 +41,8 @@ def _hash(secret: str) -> str:
 
 
 class Keys:
+    """The keys of one store: made, checked, listed, revoked."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -49,7 +51,7 @@ class Keys:
         prefix = "".join(secrets.choice(PREFIX_ALPHABET) for _ in range(PREFIX_LENGTH))
         secret = secrets.token_urlsafe(32)
 
-        def work(tx: sa.Connection) -> None:
+        def work(tx: Transaction) -> None:
             tx.execute(
                 key.insert().values(
                     prefix=prefix,
@@ -103,7 +105,7 @@ class Keys:
     def revoke(self, prefix: str, note: Note) -> None:
         """Take a key out of use, except the last admin key: nobody could undo that."""
 
-        def work(tx: sa.Connection) -> None:
+        def work(tx: Transaction) -> None:
             now = now_ms()
             rows = tx.execute(sa.select(key).where(key.c.role == "admin").with_for_update()).mappings().all()
             row = tx.execute(sa.select(key).where(key.c.prefix == prefix)).mappings().first()
@@ -134,7 +136,3 @@ def _is_active(row: dict[str, Any], now: int) -> bool:
 
 def may_read(principal: Principal, dataset: str) -> bool:
     return principal.role == "admin" or dataset in principal.datasets
-
-
-def readable(principal: Principal, datasets: Iterable[str]) -> list[str]:
-    return [dataset for dataset in datasets if may_read(principal, dataset)]

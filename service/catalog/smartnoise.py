@@ -11,7 +11,13 @@ import yaml
 from service.catalog.apply import load_yaml
 from service.core.errors import CatalogRefused
 
-TYPES = {"int": "BIGINT", "float": "DOUBLE", "string": "VARCHAR", "boolean": "BOOLEAN", "datetime": "TIMESTAMP"}
+SMARTNOISE_TYPES = {
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "datetime": "TIMESTAMP",
+}
 TABLE_WORDS = {
     "row_privacy", "rows", "max_ids", "max_contrib", "sample_max_ids", "censor_dims", "clamp_counts", "clamp_columns",
     "use_dpsu", "rowcount",
@@ -55,9 +61,9 @@ def _table(dataset: str, table: str, body: Any) -> dict[str, Any]:
 
 
 def _column(table: str, name: str, column: Any) -> dict[str, Any]:
-    if not isinstance(column, dict) or column.get("type") not in TYPES:
+    if not isinstance(column, dict) or column.get("type") not in SMARTNOISE_TYPES:
         raise CatalogRefused(f"{table}.{name} has no type that SmartNoise knows")
-    made: dict[str, Any] = {"type": TYPES[column["type"]]}
+    made: dict[str, Any] = {"type": SMARTNOISE_TYPES[column["type"]]}
     if column.get("lower") is not None and column.get("upper") is not None:
         made["bounds"] = [column["lower"], column["upper"]]
     if _name(name) != name:

@@ -12,7 +12,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from service.catalog.acts import Note, now_ms
-from service.catalog.codec import dump_table, load_table
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.catalog.keys import may_read
 from service.catalog.tables import dataset, imports, table
@@ -21,7 +20,9 @@ from service.core.errors import CatalogRefused, DatasetUnknown, NotFound
 from service.core.ids import new_id
 from service.core.request import Principal
 from service.core.schema import Defaults, Schema, Table
+from service.core.schema_codec import table_from_text, table_to_text
 from service.store.database import Store
+from service.store.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def defaults_of(declared: DatasetDeclaration) -> Defaults:
     )
 
 
-def canonical(declared: DatasetDeclaration | TableDeclaration) -> str:
+def declaration_text(declared: DatasetDeclaration | TableDeclaration) -> str:
     """One text for one declaration: what is stored, and what a diff compares."""
     return json.dumps(declared.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
 
@@ -96,7 +97,7 @@ def _read_declaration(text: str) -> DatasetDeclaration:
 
 @lru_cache(maxsize=1024)
 def _read_table(text: str) -> Table:
-    return load_table(text)
+    return table_from_text(text)
 
 
 def _unknown() -> DatasetUnknown:
@@ -107,6 +108,8 @@ def _unknown() -> DatasetUnknown:
 
 
 class Catalog:
+    """Datasets, tables and imports of one store."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -172,9 +175,9 @@ class Catalog:
         """Declare, or declare again; True when it is new. Deleted ones come back with their old budget."""
         promise_of(declared), defaults_of(declared)
 
-        def work(tx: sa.Connection) -> bool:
+        def work(tx: Transaction) -> bool:
             row = tx.execute(sa.select(dataset).where(dataset.c.name == name)).first()
-            text = canonical(declared)
+            text = declaration_text(declared)
             if row is None:
                 tx.execute(dataset.insert().values(name=name, declaration=text, data_version=0, created_ms=now_ms()))
             elif row.declaration == text and row.deleted_ms is None:
@@ -190,7 +193,7 @@ class Catalog:
     def delete_dataset(self, name: str, note: Note) -> None:
         self._dataset(name, None)
 
-        def work(tx: sa.Connection) -> None:
+        def work(tx: Transaction) -> None:
             tx.execute(dataset.update().where(dataset.c.name == name).values(deleted_ms=now_ms()))
             note(tx, "dataset.delete", name, {})
 
@@ -200,7 +203,7 @@ class Catalog:
         if table_name not in self.table_declarations(name):
             raise NotFound("there is no such table")
 
-        def work(tx: sa.Connection) -> None:
+        def work(tx: Transaction) -> None:
             mine = (table.c.dataset == name) & (table.c.name == table_name)
             tx.execute(table.update().where(mine).values(deleted_ms=now_ms(), serving=None))
             note(tx, "table.delete", f"{name}.{table_name}", {})
@@ -214,10 +217,10 @@ class Catalog:
         """Note what is wanted and that its import runs; the old version keeps serving."""
         import_id = new_id("i")
 
-        def work(tx: sa.Connection) -> None:
+        def work(tx: Transaction) -> None:
             mine = (table.c.dataset == name) & (table.c.name == table_name)
             row = tx.execute(sa.select(table).where(mine)).first()
-            text = canonical(declared)
+            text = declaration_text(declared)
             if row is None:
                 tx.execute(table.insert().values(dataset=name, name=table_name, declaration=text))
             else:
@@ -240,10 +243,10 @@ class Catalog:
     def finish_import(self, import_id: str, built: Table, *, data_version: int, detail: str) -> None:
         """Serve the prepared table from now on."""
 
-        def work(tx: sa.Connection) -> None:
+        def work(tx: Transaction) -> None:
             row = tx.execute(sa.select(imports).where(imports.c.id == import_id)).one()
             mine = (table.c.dataset == row.dataset) & (table.c.name == row.table)
-            tx.execute(table.update().where(mine).values(serving=dump_table(built)))
+            tx.execute(table.update().where(mine).values(serving=table_to_text(built)))
             tx.execute(_ended(import_id, "done", detail))
             _set_version(tx, row.dataset, data_version)
 
@@ -276,5 +279,5 @@ def _ended(import_id: str, state: str, detail: str) -> sa.Update:
     return imports.update().where(imports.c.id == import_id).values(**values)
 
 
-def _set_version(tx: sa.Connection, name: str, data_version: int) -> None:
+def _set_version(tx: Transaction, name: str, data_version: int) -> None:
     tx.execute(dataset.update().where(dataset.c.name == name).values(data_version=data_version))

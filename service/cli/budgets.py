@@ -12,7 +12,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     group = commands.add_parser("budget", help="look at and grant privacy budgets")
     acts = group.add_subparsers(metavar="ACT", required=True)
     show = acts.add_parser("show", help="granted and spent, order by order")
-    show.set_defaults(run=run_show)
+    show.set_defaults(run=run_budget_show)
     grant = acts.add_parser("grant", help="set how much of the ceiling may be used")
     grant.add_argument("--epsilon")
     grant.add_argument("--delta")
@@ -42,7 +42,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     ledger.add_parser("export", help="the whole journal as JSON lines").set_defaults(run=run_export)
 
 
-def run_show(options: argparse.Namespace) -> None:
+def run_budget_show(options: argparse.Namespace) -> None:
     with books() as opened:
         opened.catalog.declaration(options.dataset)
         balance = opened.ledger.balance(options.dataset)

@@ -9,8 +9,7 @@ import os
 import sys
 
 from service import __version__
-from service.cli import budgets, datasets, keys, serving
-from service.cli import query as asking
+from service.cli import budgets, datasets, keys, query, serving
 from service.cli.terminal import Stop
 from service.core.errors import ServiceError
 from service.settings import SettingsRefused
@@ -25,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"halftone {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (serving, keys, datasets, budgets, asking):
+    for group in (serving, keys, datasets, budgets, query):
         group.add_commands(commands)
     return top
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from service.admin import COMMAND_LINE
-from service.api.routes.datasets import show_schema
+from service.api.bodies import show_schema
 from service.catalog.apply import Change, changes, read_catalog
 from service.catalog.declare import DatasetDeclaration, SourceDeclaration, TableDeclaration
 from service.catalog.smartnoise import from_smartnoise
@@ -23,9 +23,9 @@ Model = TypeVar("Model", bound=BaseModel)
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     group = commands.add_parser("dataset", help="declare datasets and tables")
     acts = group.add_subparsers(metavar="ACT", required=True)
-    acts.add_parser("list", help="all datasets").set_defaults(run=run_list)
+    acts.add_parser("list", help="all datasets").set_defaults(run=run_dataset_list)
     show = acts.add_parser("show", help="tables, columns, bounds, defaults")
-    show.set_defaults(run=run_show)
+    show.set_defaults(run=run_dataset_show)
     put = acts.add_parser("put", help="declare a dataset from a JSON file (- for standard input)")
     put.set_defaults(run=run_put)
     table = acts.add_parser("table", help="declare and import a table from a JSON file")
@@ -58,7 +58,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     convert.set_defaults(run=run_convert)
 
 
-def run_list(_: argparse.Namespace) -> None:
+def run_dataset_list(_: argparse.Namespace) -> None:
     with books() as opened:
         rows = []
         for name in opened.catalog.datasets():
@@ -67,7 +67,7 @@ def run_list(_: argparse.Namespace) -> None:
     print_table(["dataset", "unit", "tables", "version"], rows)
 
 
-def run_show(options: argparse.Namespace) -> None:
+def run_dataset_show(options: argparse.Namespace) -> None:
     with books() as opened:
         print(json.dumps(show_schema(opened.catalog.schema(options.dataset)), indent=2, default=str))
 
@@ -115,7 +115,7 @@ def run_apply(options: argparse.Namespace) -> int:
             return 0
         for change in found:
             print(change.diff)
-        if not options.yes and not agreed():
+        if not options.yes and not confirmed():
             print("Nothing was changed.")
             return 1
         for change in found:
@@ -123,7 +123,7 @@ def run_apply(options: argparse.Namespace) -> int:
     return 0
 
 
-def agreed() -> bool:
+def confirmed() -> bool:
     if not sys.stdin.isatty():
         raise Stop("This would change the catalog as shown. Add --yes to do it.")
     return input("Do this? [y/N] ").strip().lower() in ("y", "yes")

@@ -4,7 +4,7 @@ import argparse
 from datetime import UTC, datetime, timedelta
 
 from service.admin import COMMAND_LINE
-from service.api.routes.admin import show_key
+from service.api.bodies import show_key
 from service.catalog.keys import NewKey
 from service.cli.terminal import Stop, books, print_table
 
@@ -18,7 +18,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     create.add_argument("--dataset", action="append", default=[], help="may read this dataset (repeat for more)")
     create.add_argument("--days", type=int, help="expires after so many days")
     create.set_defaults(run=run_create)
-    acts.add_parser("list", help="all keys, without secrets").set_defaults(run=run_list)
+    acts.add_parser("list", help="all keys, without secrets").set_defaults(run=run_key_list)
     revoke = acts.add_parser("revoke", help="take a key out of use")
     revoke.add_argument("prefix")
     revoke.set_defaults(run=run_revoke)
@@ -36,7 +36,7 @@ def run_create(options: argparse.Namespace) -> None:
     print(text)
 
 
-def run_list(_: argparse.Namespace) -> None:
+def run_key_list(_: argparse.Namespace) -> None:
     with books() as opened:
         keys = [show_key(key) for key in opened.keys.every()]
     columns = ["prefix", "role", "name", "datasets", "created_at", "expires_at", "revoked_at", "last_used_at"]

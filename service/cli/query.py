@@ -12,14 +12,12 @@ import httpx
 
 from service import demo
 from service.admin import COMMAND_LINE
-from service.app import create_app, open_books
+from service.app import create_app, missing_walls, open_books
 from service.catalog.declare import DatasetDeclaration
 from service.catalog.keys import NewKey
 from service.cli.serving import register
 from service.cli.terminal import Stop, print_table
 from service.client import Client, Refused
-from service.engine.duckdb.processes.cage import WALLS
-from service.engine.duckdb.processes.child import walls
 from service.settings import Settings
 from service.store.migrate import upgrade
 
@@ -99,7 +97,7 @@ def run_selftest(_: argparse.Namespace) -> None:
             books.close()
         answer = ask_in_process(settings, key)
         step(f"a query is answered: {len(answer['rows'])} groups for {answer['cost']['epsilon']} epsilon")
-        tell_walls(walls.missing())
+        tell_walls(missing_walls())
         books = open_books(settings)
         try:
             if not books.administration.verify()["holds"]:
@@ -109,12 +107,12 @@ def run_selftest(_: argparse.Namespace) -> None:
         step("the ledger verifies")
 
 
-def tell_walls(missing: list[str]) -> None:
+def tell_walls(missing: dict[str, str]) -> None:
     """Not every system lets engine processes be caged whole; they run all the same, and the operator should know."""
     if not missing:
         step("engine processes are caged: no network, no other programs, no calls that they do not need")
-    for wall in missing:
-        print(f"--  engine processes lack a wall: {wall}. {WALLS[wall].capitalize()}", flush=True)
+    for wall, meaning in missing.items():
+        print(f"--  engine processes lack a wall: {wall}. {meaning.capitalize()}", flush=True)
 
 
 def step(text: str) -> None:

@@ -1,1 +1,1 @@
-"""Types shared by all packages. Standard library and numpy only, except plan.py (sqlglot trees)."""
+"""The types that all packages share. Standard library and numpy only, except plan.py (sqlglot trees)."""

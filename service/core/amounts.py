@@ -122,7 +122,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a dataset's account was opened with; never changes (DESIGN section 11).
+    """What a dataset's account was opened with; never changes.
 
     `orders` are the finite Rényi orders in rising order; infinity comes last in every vector and is
     not listed. `weights` split delta_conv over them. `limits` are pico at the ceiling, infinity last.

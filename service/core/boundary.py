@@ -1,8 +1,8 @@
 """The boundary between exact and released values, in types.
 
-Invariant B1: exact values leave the engine inside an ExactTable and are opened once, inside a
-mechanism, through core/unsealing.py. Python can not make this absolute; an import contract, a tidy
-test and a canary test stand behind it.
+Invariant B1: exact values leave the engine inside an ExactTable and are opened once, in privacy/release.py, through
+core/unsealing.py; what it opens goes into a mechanism and nowhere else. Python can not make this absolute; an import
+contract, a tidy test and a canary test stand behind it.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 
 
 class ExactTable:
@@ -71,6 +72,13 @@ class ReleasedColumn:
     half_width: float | None = None
 
 
+class Primitive:
+    """What one released array is: which integers, under which bounds, with how much noise. A frozen value, compared
+    as such; service/privacy/primitives/names.py knows the texts under which they are stored."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ReleasedTable:
     """What left the boundary: keys and aggregates of one core, plus what the receipt says of them.
@@ -83,6 +91,6 @@ class ReleasedTable:
 
     keys: KeyTable
     columns: Mapping[str, ReleasedColumn]
-    replicas: Mapping[str, npt.NDArray[np.float64]]
-    primitives: Mapping[str, Array]
+    replicas: Mapping[str, Floats]
+    primitives: Mapping[Primitive, Array]
     notes: tuple[str, ...] = ()

@@ -13,13 +13,11 @@ from typing import Literal
 
 from sqlglot import exp
 
+from service.core.aggregates import AggregateSpec
 from service.core.schema import Scalar, SqlType
 
 ONE_BITS = 20
 ONE = 1 << ONE_BITS  # the weight of a row of a light unit
-
-KEYS_TABLE = "#keys"  # the public key table that the engine joins: k0, k1, … and POSITION
-POSITION = "#pos"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +82,16 @@ class Attribute:
     domain: tuple[Scalar, ...] | None = None
 
 
-Function = Literal[
-    "count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
-    "min", "max", "quantile", "mode", "count_distinct", "count_units",
-]  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Column `name` (a0, a1, …) of the released table.
 
-    `argument` names a Measure, or an Attribute for count_distinct and mode, or is None: every row
-    (count) or every unit (count_units). `p` is a quantile's rank. Equal aggregates are one.
+    `argument` names a Measure or an Attribute, whichever the function is taken of, or is None: every row, or every
+    unit. `p` is a quantile's rank. Equal aggregates are one.
     """
 
     name: str
-    function: Function
+    function: AggregateSpec
     argument: str | None
     type: SqlType
     label: str
@@ -115,7 +107,7 @@ class Bounds:
     clip: Literal["l1", "l2"] = "l1"
     unit_sum: Mapping[str, Fraction | None] = field(default_factory=dict)  # by measure; None: find it
     min_units: int = 1
-    slots: Literal["pairs", "rows"] = "pairs"  # how undeclared keys are counted (MECHANISMS section 8)
+    slots: Literal["pairs", "rows"] = "pairs"  # how undeclared keys are counted (docs/mechanisms.md)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +203,10 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class RowsWeight:
-    """w = (ONE·rows_per_unit) // max(c, rows_per_unit), c the unit's rows in Plan.rows (DESIGN section 6).
+    """w = (ONE·rows_per_unit) // max(c, rows_per_unit), c the unit's rows in Plan.rows.
 
     Where keys were selected they are public by then, and c counts the rows inside them only: nobody's
-    allowance is wasted on groups that were dropped (DESIGN section 8). Σw over what is summed stays within
+    allowance is wasted on groups that were dropped. Σw over what is summed stays within
     ONE·rows_per_unit either way.
     """
 
@@ -277,7 +269,7 @@ class CandidatesNeed:
 @dataclass(frozen=True, slots=True)
 class DistinctNeed:
     """Per key: distinct values of the attribute, each unit keeping at most `pairs_per_unit` distinct
-    (group, value) pairs (MECHANISMS section 7). Exact column `{d}.d`."""
+    (group, value) pairs. Exact column `{d}.d`."""
 
     attribute: str
     pairs_per_unit: int
@@ -292,7 +284,8 @@ class UnitsNeed:
 
 @dataclass(frozen=True, slots=True)
 class KeysNeed:
-    """The private keys with, per key, n units that kept it or their weighted sum (MECHANISMS section 8).
+    """The private keys with, per key, n units that kept it or their weighted sum, for
+    selection (docs/mechanisms.md, "Selecting private keys").
 
     rule `units`: n counts units, at most `groups_per_unit` kept groups each (slots chosen first).
     rule `weighted`: a unit with j kept groups adds isqrt(ONE² // j) to each.
@@ -331,17 +324,3 @@ class UnitTotalsNeed:
 
 
 Need = MomentsNeed | HistogramNeed | CandidatesNeed | DistinctNeed | UnitsNeed | KeysNeed | BoundsNeed | UnitTotalsNeed
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One engine statement: a single SELECT that yields integer `columns`, then sealed `keys`.
-
-    `uses_keys`: the engine provides the public key table as KEYS_TABLE. Dense statements yield one
-    row per key position in order; sparse ones name POSITION among their columns.
-    """
-
-    sql: str
-    columns: tuple[str, ...]
-    keys: tuple[str, ...] = ()
-    uses_keys: bool = False

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal
 
 from service.core.plan import Loss
 
@@ -39,6 +39,10 @@ class AskedBounds:
     slots: Literal["pairs", "rows"] | None = None
 
 
+# The SQL that a question is read in unless it names another; types of plans are named in it.
+OWN_DIALECT: Final = "duckdb"
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One question to one dataset. `loss` None: the dataset's default."""
@@ -48,5 +52,5 @@ class Ask:
     loss: Loss | None = None
     bounds: AskedBounds = field(default_factory=AskedBounds)
     min_units: int | None = None
-    dialect: str = "duckdb"
+    dialect: str = OWN_DIALECT
     fresh: bool = False

@@ -54,8 +54,7 @@ class Column:
 
     `low`, `high` and `step` are the declared outer range and grid of a numeric column, in its own
     unit (dates: days since 1970-01-01; timestamps: microseconds). A numeric column without bounds can
-    be grouped and filtered by, not summed. The prepared table holds the raw value under `name` and,
-    for a column with bounds, its clamped integer code under `name` + "#" (see code_name).
+    be grouped and filtered by, not summed. core/prepared.py says what becomes of it in the prepared copy.
     """
 
     name: str
@@ -98,11 +97,7 @@ class UnitVia:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A declared table. `unit` is None exactly for public tables.
-
-    Prepared private tables have the hidden column UNIT_COLUMN: the dense integer code of the unit,
-    resolved through all foreign keys when the table was prepared; it is never NULL.
-    """
+    """A declared table. `unit` is None exactly for public tables."""
 
     name: str
     columns: Mapping[str, Column]
@@ -137,11 +132,3 @@ class Schema:
     data_version: int = 0
     defaults: Defaults = field(default_factory=Defaults)
     epsilon_per_query_max: int | None = None  # pico
-
-
-UNIT_COLUMN = "#unit"
-
-
-def code_name(column: str) -> str:
-    """Where the prepared table keeps a column's clamped integer code. '#' can not occur in a declared name."""
-    return f"{column}#"

@@ -1,5 +1,5 @@
-"""The one way into a sealed table. Only privacy.mechanisms and privacy.release may import this
-module; an import contract in pyproject.toml guards it."""
+"""The one way into a sealed table. Only service/privacy/release.py may import this module; an import contract in
+pyproject.toml guards it. Mechanisms are handed the opened integers."""
 
 from service.core.boundary import Array, ExactTable
 

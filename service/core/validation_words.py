@@ -12,7 +12,7 @@ from service.core.schema import NAME_PATTERN
 FORMS = ("one", "many")  # the two shapes of an estimate's body: ours, no field of the caller's
 NAME_SHOWN = re.compile(rf"{NAME_PATTERN}\.{NAME_PATTERN}")
 A_NAME = "a name has lower-case letters, digits and _, begins with a letter, and is at most 63 long"
-PLAIN = {
+RULES_IN_WORDS = {
     "missing": "is needed",
     "extra_forbidden": "there is no such field here",
     "model_type": "an object is needed",
@@ -49,9 +49,9 @@ def message(item: Mapping[str, Any], location: Sequence[Any]) -> str:
     if kind == "string_pattern_mismatch":
         return _pattern(str(item.get("ctx", {}).get("pattern")))
     if kind == "missing" and location and isinstance(location[-1], int):
-        return PLAIN["tuple_type"]
-    if kind in PLAIN:
-        return PLAIN[kind]
+        return RULES_IN_WORDS["tuple_type"]
+    if kind in RULES_IN_WORDS:
+        return RULES_IN_WORDS[kind]
     words = str(item.get("msg", "does not fit")).removeprefix("Value error, ").removeprefix("Input ")
     return words[:200]
 

@@ -1,1 +1,1 @@
-"""Engines that hold private data, and the scratch engine that never does."""
+"""Engines: what computes exact integers over private data, and the scratch engine that only sees released values."""

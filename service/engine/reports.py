@@ -6,11 +6,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`step` of `steps` has begun, in words; within a step, `part` of `parts` equal ones. Steps differ in
+    """How far an import is: `step` of `steps` has begun; within a step, `part` of `parts` equal ones. Steps differ in
     length, so this is no promise of time."""
 
-    table: str
-    stage: str
     step: int
     steps: int
     part: int = 0

@@ -1,6 +1,6 @@
 """Accounts: what a dataset's people were promised, and how much of it is left.
 
-A dataset's account carries the guarantee: a vector of Rényi costs (DESIGN section 11). A quota rations
+A dataset's account carries the guarantee: a vector of Rényi costs (docs/mechanisms.md, "The filter"). A quota rations
 one analyst's share of it: a scalar. Quotas do not protect anybody; the dataset's account does.
 """
 
@@ -14,12 +14,12 @@ import sqlalchemy as sa
 
 from service.core.amounts import CLOSED, Cost, Terms
 from service.core.errors import DatasetUnknown
-from service.ledger.journal import canonical
+from service.ledger.journal import canonical_json
 from service.ledger.tables import NO_ORDER, ORDERS, UNLIMITED, account, promise
 from service.ledger.windows import WindowKind, window_id
 from service.store.clock import utc_now
 
-# DESIGN section 1: how many queries may fail after their charge before an admin has to look.
+# How many queries may fail after their charge before an admin has to look.
 DATASET_FAILURES_ALLOWED = 10
 ANALYST_FAILURES_ALLOWED = 3
 
@@ -79,7 +79,7 @@ def quota_account(dataset: str, prefix: str) -> str:
 
 def terms_to_text(terms: Terms) -> str:
     """Exact: fractions as n/d, integers as decimal strings."""
-    return canonical(
+    return canonical_json(
         {
             "orders": [str(order) for order in terms.orders],
             "weights": [str(weight) for weight in terms.weights],

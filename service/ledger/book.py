@@ -8,22 +8,21 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import sqlalchemy as sa
-
 from service.core.amounts import Terms
 from service.core.errors import AnswerFailed
 from service.ledger import grants, history, holds
 from service.ledger.accounts import Balance, Quota, read_balance, read_quota
 from service.ledger.grants import By, Grant
-from service.ledger.history import Past
+from service.ledger.history import PastCharge
 from service.ledger.holds import Attempt, AttemptExists, Hold, Outcome
 from service.ledger.journal import Entry, entries
 from service.ledger.verify import Verdict, export, verify
 from service.ledger.windows import WindowKind
 from service.store.database import Store
 from service.store.presence import Presence, announce
+from service.store.transaction import Transaction
 
-__all__ = ["Attempt", "AttemptExists", "Balance", "By", "Grant", "Hold", "Ledger", "Outcome", "Quota", "Verdict"]
+__all__ = ["Attempt", "AttemptExists", "Balance", "By", "Grant", "Hold", "Ledger", "Quota"]
 
 T = TypeVar("T")
 
@@ -48,7 +47,7 @@ class Ledger:
         self,
         query_id: str,
         outcome: Outcome,
-        write: Callable[[sa.Connection], None] | None = None,
+        write: Callable[[Transaction], None] | None = None,
         *,
         why: str | None = None,
     ) -> None:
@@ -93,10 +92,10 @@ class Ledger:
         with self._store.read() as tx:
             return read_quota(tx, dataset, prefix)
 
-    def history(self, principal: str, *, dataset: str | None = None, before: int | None = None) -> list[Past]:
+    def history(self, principal: str, *, dataset: str | None = None, before: int | None = None) -> list[PastCharge]:
         """An analyst's own charges, newest first, 100 at a time; `before` is the last entry seen."""
         with self._store.read() as tx:
-            return history.history(tx, principal, dataset=dataset, before=before)
+            return history.past_charges(tx, principal, dataset=dataset, before=before)
 
     def shares(self, principal: str, query_ids: Sequence[str]) -> dict[str, int]:
         """Pico of the budget that each of these queries took; a replay took nothing and is not there."""
@@ -105,30 +104,28 @@ class Ledger:
 
     # What admins do.
 
-    def open_account(self, dataset: str, terms: Terms, granted: Grant, by: By, tx: sa.Connection | None = None) -> None:
+    def open_account(self, dataset: str, terms: Terms, granted: Grant, by: By, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.open_account(tx, dataset, terms, granted, by))
 
-    def grant(self, dataset: str, granted: Grant, by: By, tx: sa.Connection | None = None) -> None:
+    def grant(self, dataset: str, granted: Grant, by: By, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.grant(tx, dataset, granted, by))
 
-    def raise_ceiling(
-        self, dataset: str, terms: Terms, granted: Grant, by: By, tx: sa.Connection | None = None
-    ) -> None:
+    def raise_ceiling(self, dataset: str, terms: Terms, granted: Grant, by: By, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.raise_ceiling(tx, dataset, terms, granted, by))
 
-    def set_quota(self, dataset: str, prefix: str, share: int | None, by: By, tx: sa.Connection | None = None) -> None:
+    def set_quota(self, dataset: str, prefix: str, share: int | None, by: By, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.set_quota(tx, dataset, prefix, share, by))
 
-    def set_window(self, dataset: str, kind: WindowKind | None, by: By, tx: sa.Connection | None = None) -> None:
+    def set_window(self, dataset: str, kind: WindowKind | None, by: By, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.set_window(tx, dataset, kind, by))
 
-    def pause(self, dataset: str, by: By, *, prefix: str | None = None, tx: sa.Connection | None = None) -> None:
+    def pause(self, dataset: str, by: By, *, prefix: str | None = None, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.pause(tx, dataset, prefix, by))
 
-    def resume(self, dataset: str, by: By, *, prefix: str | None = None, tx: sa.Connection | None = None) -> None:
+    def resume(self, dataset: str, by: By, *, prefix: str | None = None, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.resume(tx, dataset, prefix, by))
 
-    def claim_source(self, dataset: str, fingerprint: str, by: By, tx: sa.Connection | None = None) -> None:
+    def claim_source(self, dataset: str, fingerprint: str, by: By, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.claim_source(tx, dataset, fingerprint, by))
 
     def note(
@@ -138,7 +135,7 @@ class Ledger:
         by: By,
         *,
         dataset: str | None = None,
-        tx: sa.Connection | None = None,
+        tx: Transaction | None = None,
     ) -> int:
         """An admin's act that moves no budget, in the same chain. `what` is JSON without secrets."""
         return self._do(tx, lambda tx: grants.note(tx, act, what, by, dataset))
@@ -162,7 +159,7 @@ class Ledger:
         if self._presence is not None:
             self._presence.close()
 
-    def _do(self, tx: sa.Connection | None, work: Callable[[sa.Connection], T]) -> T:
+    def _do(self, tx: Transaction | None, work: Callable[[Transaction], T]) -> T:
         return self._store.write(work) if tx is None else work(tx)
 
     def _alive(self) -> Presence:

@@ -22,9 +22,9 @@ from service.ledger.accounts import (
     terms_to_text,
 )
 from service.ledger.journal import Journal
-from service.ledger.rolling import roll_window
 from service.ledger.tables import ORDERS, UNLIMITED, account, promise, source
-from service.ledger.windows import WindowKind, window_id
+from service.ledger.windows import WindowKind, roll_window, window_id
+from service.store.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class By:
     why: str
 
 
-def open_account(tx: sa.Connection, dataset: str, terms: Terms, granted: Grant, by: By) -> None:
+def open_account(tx: Transaction, dataset: str, terms: Terms, granted: Grant, by: By) -> None:
     """The first budget of a dataset. A dataset that had one keeps it: deleted or not, the people are
     the same. Asking again with the same ceiling is a no-op; with another it is refused."""
     journal = Journal.lock(tx)
@@ -71,7 +71,7 @@ def open_account(tx: sa.Connection, dataset: str, terms: Terms, granted: Grant, 
     journal.append("open", _body(granted, by) | {"terms": terms_to_text(terms)}, who=by.who, dataset=dataset)
 
 
-def grant(tx: sa.Connection, dataset: str, granted: Grant, by: By) -> None:
+def grant(tx: Transaction, dataset: str, granted: Grant, by: By) -> None:
     """Set how much may be used, up to the ceiling. Never below what is spent: that is spent."""
     journal = Journal.lock(tx)
     balance = _current(tx, journal, dataset)
@@ -81,7 +81,7 @@ def grant(tx: sa.Connection, dataset: str, granted: Grant, by: By) -> None:
     journal.append("grant", _body(granted, by), who=by.who, dataset=dataset)
 
 
-def raise_ceiling(tx: sa.Connection, dataset: str, terms: Terms, granted: Grant, by: By) -> None:
+def raise_ceiling(tx: Transaction, dataset: str, terms: Terms, granted: Grant, by: By) -> None:
     """A new and weaker promise to the same people, for all to see in the journal.
 
     Orders and weights stay, so what was spent keeps its meaning; only the ceilings may rise.
@@ -107,7 +107,7 @@ def raise_ceiling(tx: sa.Connection, dataset: str, terms: Terms, granted: Grant,
     journal.append("ceiling", _body(granted, by) | {"terms": terms_to_text(terms)}, who=by.who, dataset=dataset)
 
 
-def set_quota(tx: sa.Connection, dataset: str, prefix: str, share: int | None, by: By) -> None:
+def set_quota(tx: Transaction, dataset: str, prefix: str, share: int | None, by: By) -> None:
     """Ration one analyst to `share` (pico of the dataset's budget); None lifts the ration."""
     journal = Journal.lock(tx)
     _current(tx, journal, dataset)
@@ -126,7 +126,7 @@ def set_quota(tx: sa.Connection, dataset: str, prefix: str, share: int | None, b
     journal.append("quota", body, who=by.who, dataset=dataset)
 
 
-def set_window(tx: sa.Connection, dataset: str, kind: WindowKind | None, by: By) -> None:
+def set_window(tx: Transaction, dataset: str, kind: WindowKind | None, by: By) -> None:
     """A fresh budget per day, week or month from the next one on; None: one budget for all time.
 
     Nothing is given back at the change: what is spent stays spent until the next window opens.
@@ -139,14 +139,14 @@ def set_window(tx: sa.Connection, dataset: str, kind: WindowKind | None, by: By)
     journal.append("window", {"kind": kind, "from": opens, "why": by.why}, who=by.who, dataset=dataset)
 
 
-def pause(tx: sa.Connection, dataset: str, prefix: str | None, by: By) -> None:
+def pause(tx: Transaction, dataset: str, prefix: str | None, by: By) -> None:
     """No more queries to the dataset (or by one analyst) until an admin resumes them."""
     journal = Journal.lock(tx)
     _update(tx, _dataset_or_quota(tx, journal, dataset, prefix), {"paused": 1})
     journal.append("pause", {"prefix": prefix, "why": by.why}, who=by.who, dataset=dataset)
 
 
-def resume(tx: sa.Connection, dataset: str, prefix: str | None, by: By) -> None:
+def resume(tx: Transaction, dataset: str, prefix: str | None, by: By) -> None:
     """An admin has looked: queries go on, with a fresh allowance of failures."""
     journal = Journal.lock(tx)
     name = _dataset_or_quota(tx, journal, dataset, prefix)
@@ -157,7 +157,7 @@ def resume(tx: sa.Connection, dataset: str, prefix: str | None, by: By) -> None:
     journal.append("resume", body, who=by.who, dataset=dataset)
 
 
-def claim_source(tx: sa.Connection, dataset: str, fingerprint: str, by: By) -> None:
+def claim_source(tx: Transaction, dataset: str, fingerprint: str, by: By) -> None:
     """Bind a source to the dataset's budget, for ever.
 
     Two datasets over the same rows would be two budgets for the same people.
@@ -176,13 +176,13 @@ def claim_source(tx: sa.Connection, dataset: str, fingerprint: str, by: By) -> N
     journal.append("source", {"fingerprint": fingerprint, "why": by.why}, who=by.who, dataset=dataset)
 
 
-def note(tx: sa.Connection, act: str, what: Mapping[str, Any], by: By, dataset: str | None) -> int:
+def note(tx: Transaction, act: str, what: Mapping[str, Any], by: By, dataset: str | None) -> int:
     """An act that moves no budget (a key made, a table registered), in the same chain."""
     body = {"act": act, "what": dict(what), "why": by.why}
     return Journal.lock(tx).append("note", body, who=by.who, dataset=dataset)
 
 
-def _current(tx: sa.Connection, journal: Journal, dataset: str) -> Balance:
+def _current(tx: Transaction, journal: Journal, dataset: str) -> Balance:
     """The dataset's balance in the window that runs now."""
     balance = read_balance(tx, dataset)
     if balance.window is not None:
@@ -221,7 +221,7 @@ def _check_not_below(balance: Balance, granted: Grant) -> None:
         )
 
 
-def _dataset_or_quota(tx: sa.Connection, journal: Journal, dataset: str, prefix: str | None) -> str:
+def _dataset_or_quota(tx: Transaction, journal: Journal, dataset: str, prefix: str | None) -> str:
     _current(tx, journal, dataset)
     if prefix is None:
         return dataset_account(dataset)
@@ -229,18 +229,18 @@ def _dataset_or_quota(tx: sa.Connection, journal: Journal, dataset: str, prefix:
     return quota_account(dataset, prefix)
 
 
-def _ensure_quota(tx: sa.Connection, dataset: str, prefix: str) -> None:
+def _ensure_quota(tx: Transaction, dataset: str, prefix: str) -> None:
     known = sa.select(account.c.id).where(account.c.id == quota_account(dataset, prefix))
     if tx.execute(known).one_or_none() is None:
         tx.execute(account.insert().values(new_quota(dataset, prefix, UNLIMITED)))
 
 
-def _update(tx: sa.Connection, account_id: str, values: Mapping[str, object]) -> None:
+def _update(tx: Transaction, account_id: str, values: Mapping[str, object]) -> None:
     if tx.execute(account.update().where(account.c.id == account_id).values(dict(values))).rowcount != 1:
         raise DatasetUnknown("there is no such account", {"account": account_id})
 
 
-def _promise(tx: sa.Connection, terms: Terms, granted: Grant, dataset: str) -> None:
+def _promise(tx: Transaction, terms: Terms, granted: Grant, dataset: str) -> None:
     name = dataset_account(dataset)
     _update(tx, name, limit_values(granted.limits) | {"delta_limit": granted.delta_limit})
     tx.execute(promise.update().where(promise.c.account_id == name).values(_promised(terms, granted)))

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from service.core.amounts import Cost
 from service.ledger.tables import entry
 
-PAGE = 100
+CHARGES_PER_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastCharge:
     """One charge as its analyst may see it."""
 
     entry: int
@@ -27,13 +27,14 @@ class Past:
     receipt: Mapping[str, Any] | None
 
 
-def history(tx: sa.Connection, principal: str, *, dataset: str | None, before: int | None) -> list[Past]:
+def past_charges(tx: sa.Connection, principal: str, *, dataset: str | None, before: int | None) -> list[PastCharge]:
+    """Newest first, those before the entry `before`."""
     chosen = sa.select(entry).where(entry.c.who == principal, entry.c.kind == "reserve")
     if dataset is not None:
         chosen = chosen.where(entry.c.dataset == dataset)
     if before is not None:
         chosen = chosen.where(entry.c.number < before)
-    return [_past(row) for row in tx.execute(chosen.order_by(entry.c.number.desc()).limit(PAGE))]
+    return [_past(row) for row in tx.execute(chosen.order_by(entry.c.number.desc()).limit(CHARGES_PER_PAGE))]
 
 
 def shares(tx: sa.Connection, principal: str, query_ids: Sequence[str]) -> dict[str, int]:
@@ -43,7 +44,7 @@ def shares(tx: sa.Connection, principal: str, query_ids: Sequence[str]) -> dict[
     return {str(row.query_id): int(json.loads(row.body)["share"]) for row in rows}
 
 
-def _past(row: Any) -> Past:
+def _past(row: Any) -> PastCharge:
     body = json.loads(row.body)
     cost = Cost(tuple(int(amount) for amount in body["orders"]), int(body["delta"]))
-    return Past(row.number, row.at, row.dataset, row.query_id, cost, int(body["share"]), body["receipt"])
+    return PastCharge(row.number, row.at, row.dataset, row.query_id, cost, int(body["share"]), body["receipt"])

@@ -14,12 +14,13 @@ import sqlalchemy as sa
 from service.core.amounts import CLOSED, Cost, show_atto, show_pico
 from service.core.errors import AnswerFailed, BudgetExhausted, DatasetPaused, DatasetUnknown, IdempotencyKeyReused
 from service.ledger.accounts import dataset_account, new_quota, quota_account, read_balance, read_quota
-from service.ledger.journal import Journal, canonical
+from service.ledger.journal import Journal, canonical_json
 from service.ledger.reserve_function import DATASET_REFUSES, KEY_TAKEN, QUOTA_REFUSES, RESERVE_AT_ONCE
-from service.ledger.rolling import roll_window
 from service.ledger.tables import ORDERS, UNLIMITED, account, head, hold
+from service.ledger.windows import roll_window
 from service.store.clock import utc_now
 from service.store.rendered import Prepared
+from service.store.transaction import Transaction
 
 Outcome = Literal["answered", "failed"]
 ASK_TO_RESUME = "ask an admin, who can look into it and resume: halftone budget resume DATASET --reason …"
@@ -109,7 +110,7 @@ FINISH_HOLD = Prepared(
 )
 
 
-def reserve(tx: sa.Connection, asked: Hold, owner: str) -> int:
+def reserve(tx: Transaction, asked: Hold, owner: str) -> int:
     """Charge the dataset and the analyst's quota, or neither. The number of the entry.
 
     Everything that can refuse does so before the commit, so a refusal costs nothing.
@@ -132,9 +133,9 @@ def reserve(tx: sa.Connection, asked: Hold, owner: str) -> int:
     return journal.append("reserve", _body(asked), who=asked.principal, dataset=asked.dataset, query_id=asked.query_id)
 
 
-def _reserve_at_once(tx: sa.Connection, asked: Hold, owner: str) -> int:
+def _reserve_at_once(tx: Transaction, asked: Hold, owner: str) -> int:
     """The same in one trip (service/ledger/reserve_function.py); 0 when it has to go step by step."""
-    body = canonical(_body(asked))
+    body = canonical_json(_body(asked))
     (outcome,) = RESERVE_AT_ONCE(
         tx,
         account_id=dataset_account(asked.dataset),
@@ -150,7 +151,7 @@ def _reserve_at_once(tx: sa.Connection, asked: Hold, owner: str) -> int:
         hold_hash=asked.request_hash,
         hold_owner=owner,
         entry_body=body,
-        entry_middle=canonical([asked.dataset, asked.query_id, asked.principal, body])[1:-1],
+        entry_middle=canonical_json([asked.dataset, asked.query_id, asked.principal, body])[1:-1],
     ).fetchone()
     if outcome == KEY_TAKEN:
         raise _already_there(tx, asked)
@@ -162,7 +163,7 @@ def _reserve_at_once(tx: sa.Connection, asked: Hold, owner: str) -> int:
 
 
 def settle(
-    tx: sa.Connection, query_id: str, outcome: Outcome, write: Callable[[sa.Connection], None] | None, why: str | None
+    tx: Transaction, query_id: str, outcome: Outcome, write: Callable[[Transaction], None] | None, why: str | None
 ) -> None:
     """Close a hold and store its result, in one commit. Nothing is given back, whatever the outcome.
 
@@ -211,7 +212,7 @@ def _check(asked: Hold) -> None:
     assert asked.cost.orders[-1] > 0, "a release that costs nothing at order infinity is no release"
 
 
-def _open(tx: sa.Connection, asked: Hold) -> Journal:
+def _open(tx: Transaction, asked: Hold) -> Journal:
     """Lock the head of the chain and the account, and open a new window if the old one is over."""
     row = OPENING(tx, account_id=dataset_account(asked.dataset)).fetchone()
     if row is None:
@@ -239,12 +240,12 @@ def _padded(cost: Cost) -> tuple[int, ...]:
     return cost.orders + (0,) * (ORDERS - len(cost.orders))
 
 
-def _charge(tx: sa.Connection, account_id: str, cost: Cost) -> bool:
+def _charge(tx: Transaction, account_id: str, cost: Cost) -> bool:
     bound = {f"cost_{i}": amount for i, amount in enumerate(_padded(cost))}
     return bool(CHARGE(tx, account_id=account_id, cost_delta=cost.delta, **bound).rowcount == 1)
 
 
-def _charge_quota(tx: sa.Connection, asked: Hold) -> bool:
+def _charge_quota(tx: Transaction, asked: Hold) -> bool:
     """An analyst's first query opens the quota, without a limit."""
     name, cost = quota_account(asked.dataset, asked.principal), Cost((asked.share,))
     if _charge(tx, name, cost):

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from service.ledger.tables import entry, head
 from service.store.clock import utc_now
 from service.store.rendered import Prepared
+from service.store.transaction import Transaction
 
 Body = Mapping[str, Any]
 
@@ -41,19 +42,19 @@ class Entry:
     def as_json(self) -> str:
         """The line that `halftone ledger export` writes."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return canonical({**fields, "body": json.loads(self.body)})
+        return canonical_json({**fields, "body": json.loads(self.body)})
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)  # made once: every query writes
 
 
-def canonical(value: object) -> str:
+def canonical_json(value: object) -> str:
     """JSON with sorted keys, no spaces, ASCII only: equal values have equal bytes."""
     return _ENCODER.encode(value)
 
 
 def digest(*fields: int | str | None) -> str:
-    return hashlib.sha256(canonical(fields).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(fields).encode()).hexdigest()
 
 
 LOCK_HEAD = Prepared(
@@ -67,14 +68,14 @@ class Journal:
 
     __slots__ = ("_hash", "_tx", "at", "number")
 
-    def __init__(self, tx: sa.Connection, number: int, last_hash: str, at: str) -> None:
+    def __init__(self, tx: Transaction, number: int, last_hash: str, at: str) -> None:
         self._tx = tx
         self.number = number
         self._hash = last_hash
         self.at = at
 
     @classmethod
-    def lock(cls, tx: sa.Connection) -> "Journal":
+    def lock(cls, tx: Transaction) -> "Journal":
         number, last_hash, at = LOCK_HEAD(tx).fetchone()
         return cls(tx, number, last_hash, at)
 
@@ -82,7 +83,7 @@ class Journal:
         self, kind: str, body: Body, *, who: str, dataset: str | None = None, query_id: str | None = None
     ) -> int:
         """Write the next entry; a trigger moves the head with it. Its number."""
-        text = canonical(body)
+        text = canonical_json(body)
         fields = (self.number + 1, self.at, kind, dataset, query_id, who, text, self._hash)
         made = digest(*fields)
         names = ("number", "at", "kind", "dataset", "query_id", "who", "body", "previous")

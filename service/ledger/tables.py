@@ -11,7 +11,7 @@ from sqlalchemy import event
 from service.core.amounts import CLOSED
 from service.store.database import metadata
 
-# Vectors have up to this many orders, infinity included; DESIGN section 11 uses six.
+# Vectors have up to this many orders, infinity included; new accounts have six.
 ORDERS = 6
 
 # The limit of an order that the account does not have: nothing spent fits below it.

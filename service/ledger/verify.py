@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from service.ledger.journal import Entry, canonical, entries
+from service.ledger.journal import Entry, canonical_json, entries
 from service.ledger.rederive import Replay, ReplayBroken
 from service.ledger.tables import FIRST_HASH, head
 
@@ -71,4 +71,4 @@ def export(tx: sa.Connection) -> Iterator[str]:
     for made in entries(tx):
         yield made.as_json()
         last, count = made.hash, made.number
-    yield canonical({"format": EXPORT_FORMAT, "entries": count, "head": last})
+    yield canonical_json({"format": EXPORT_FORMAT, "entries": count, "head": last})

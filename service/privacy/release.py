@@ -1,4 +1,4 @@
-"""From exact integers to released values: with the mechanisms, the only place that opens a sealed table.
+"""From exact integers to released values: the only place that opens a sealed table.
 
 Every value is drawn once. Before a table is opened, what is about to be drawn is compared with what was
 charged (invariant M1). A group without rows goes the same way as any other.
@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
-from service.core.plan import POSITION, Measure, Need, UnitTotalsNeed
+from service.core.boundary import Array, ExactTable, KeyTable, Primitive, ReleasedTable
+from service.core.plan import Measure, Need, UnitTotalsNeed
+from service.core.prepared import POSITION
 from service.core.unsealing import unseal
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds
 from service.privacy.mechanisms.quantile import Histograms, RankDraw
@@ -19,9 +20,9 @@ from service.privacy.mechanisms.vectors import Sums
 from service.privacy.noise.exact_integers import combine, whole
 from service.privacy.noise.sampling import NoiseSource
 from service.privacy.pricing.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
-from service.privacy.primitives.chosen import Pick, Tree
+from service.privacy.primitives.chosen import ChosenValue, QuantileTree
 from service.privacy.primitives.derive import derive
-from service.privacy.primitives.noised import DEGREES, EVERY_ROW, EVERY_UNIT, WITH_ROWS, Part
+from service.privacy.primitives.noised import CAPPED_SUM, COUNT_OF_VALUES, EVERY_ROW, EVERY_UNIT, Part
 
 REUSED = (
     "The number of people per group is the one its selection counted: at most groups_per_unit groups of a person"
@@ -85,24 +86,24 @@ def release_keys(priced: PricedPlan, exact: ExactTable, noise: NoiseSource) -> S
 
 def release_primitives(
     priced: PricedPlan, selected: KeyTable | SelectedKeys, exacts: Exacts, noise: NoiseSource
-) -> dict[str, Array]:
-    """The noisy primitives of stage 2, by name: one draw each."""
+) -> dict[Primitive, Array]:
+    """The noisy primitives of stage 2: one draw each."""
     for paid, item in (*priced.drawn.items(), *priced.brackets.items()):
         assert_covered(priced, paid, item.event)
     keys = selected.keys if isinstance(selected, SelectedKeys) else selected
     opened = unsealed(exacts)
     assert all(need in opened for item in priced.drawn.values() for need in item.needs), "a need was not computed"
-    primitives = {}
+    primitives: dict[Primitive, Array] = {}
     for part in priced.parts.values():
         columns = {name: values for need in part.needs for name, values in opened[need].items()}
-        primitives[part.name] = noised(part, columns, keys.size, noise)
-    for pick in priced.picks.values():
-        primitives[pick.name] = chosen(pick, opened[pick.needs[0]], keys.size, noise)
+        primitives[part] = noised(part, columns, keys.size, noise)
+    for value in priced.draws.values():
+        primitives[value] = drawn(value, opened[value.needs[0]], keys.size, noise)
     for tree in priced.trees.values():
         primitives |= read_off(tree, opened[tree.needs[0]], keys.size, noise)
     if priced.counted_units is not None:
         assert isinstance(selected, SelectedKeys) and selected.counts is not None
-        primitives[priced.counted_units.name] = selected.counts.reshape(1, -1)
+        primitives[priced.counted_units] = selected.counts.reshape(1, -1)
     return primitives
 
 
@@ -130,39 +131,38 @@ def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSourc
     """The coordinates of a part with their noise: (coordinates, groups) of integers."""
     sums = exact_sums(part, columns, groups)
     rows = []
-    for exact, scale in zip(part.form.exact(sums, part.at), part.scales, strict=True):
-        draw = noise.discrete_laplace if part.law == "laplace" else noise.discrete_gaussian
-        drawn = draw(scale, groups) if groups else exact  # no group passed the selection: nothing to draw
-        rows.append(combine((1, exact), (1, drawn)))
+    for exact, scale in zip(part.shape.exact(sums, part.at), part.scales, strict=True):
+        added = part.law.draw(noise, scale, groups) if groups else exact  # no group passed the selection
+        rows.append(combine((1, exact), (1, added)))
     if any(row.dtype == object for row in rows):
         rows = [row.astype(object) for row in rows]
     return np.stack(rows)
 
 
-def chosen(pick: Pick, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
-    """Codes per group (for a mode: the number of the candidate): the choice, and its interval."""
-    exact, draw = histograms(pick, columns, groups), pick.draw
-    drawn = draw.release(exact, noise)
+def drawn(value: ChosenValue, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:
+    """Codes per group (of an attribute: the number of the candidate): the choice, and its interval."""
+    exact, draw = histograms(value, columns, groups), value.draw
+    bins = draw.release(exact, noise)
     low = high = np.zeros(groups, dtype=np.int64)
-    if pick.around:
+    if value.around:
         assert isinstance(draw, RankDraw)
-        low, high = pick.edges(*pick.bracket.release(exact, drawn, draw.rank, noise))
-    return np.stack([pick.codes(drawn), low, high])
+        low, high = value.edges(*value.bracket.release(exact, bins, draw.rank, noise))
+    return np.stack([value.codes(bins), low, high])
 
 
-def read_off(tree: Tree, columns: dict[str, Array], groups: int, noise: NoiseSource) -> dict[str, Array]:
-    """As `chosen`, for all quantiles of a tree at once, by their names."""
-    exact = histograms(tree.picks[0], columns, groups)
-    found = tree.mechanism.release(exact, [pick.p for pick in tree.picks], noise)
+def read_off(tree: QuantileTree, columns: dict[str, Array], groups: int, noise: NoiseSource) -> dict[Primitive, Array]:
+    """As `drawn`, for all quantiles of a tree at once."""
+    exact = histograms(tree.values[0], columns, groups)
+    found = tree.mechanism.release(exact, [value.p for value in tree.values], noise)
     return {
-        pick.name: np.stack([pick.codes(value), *pick.edges(low, high)])
-        for pick, (value, low, high) in zip(tree.picks, found, strict=True)
+        value: np.stack([value.codes(bins), *value.edges(low, high)])
+        for value, (bins, low, high) in zip(tree.values, found, strict=True)
     }
 
 
-def histograms(pick: Pick, columns: dict[str, Array], groups: int) -> Histograms:
+def histograms(value: ChosenValue, columns: dict[str, Array], groups: int) -> Histograms:
     group, bins, weight = (whole(columns[name]) for name in (POSITION, "bin", "weight"))
-    return Histograms(groups, pick.bins, group, bins, weight)
+    return Histograms(groups, value.bins, group, bins, weight)
 
 
 def exact_sums(part: Part, columns: dict[str, Array], groups: int) -> Sums:
@@ -176,13 +176,13 @@ def exact_sums(part: Part, columns: dict[str, Array], groups: int) -> Sums:
 
     if part.source == EVERY_UNIT:
         return Sums(column("units"), zeros, zeros, zeros)
-    if part.shape == "distinct":
+    if part.vector is COUNT_OF_VALUES:
         return Sums(column(f"{part.source}.d"), zeros, zeros, zeros)
     if part.source == EVERY_ROW:
         return Sums(column(f"{EVERY_ROW}.n"), zeros, zeros, zeros)
-    if part.shape == "capped":
+    if part.vector is CAPPED_SUM:
         return Sums(zeros, column(f"{part.source}.us"), zeros, zeros)
-    names = ("n", "s1", "s2")[: DEGREES[part.shape] + 1]
+    names = ("n", "s1", "s2")[: part.vector.degree + 1]
     found = [column(f"{part.source}.{name}") for name in names]
     n, s1, s2 = found + [zeros] * (3 - len(found))
-    return Sums(n, s1, s2, column(f"{EVERY_ROW}.n") if part.shape.endswith(WITH_ROWS) else zeros)
+    return Sums(n, s1, s2, column(f"{EVERY_ROW}.n") if part.vector.with_rows else zeros)

@@ -1,1 +1,1 @@
-"""Released answers: replay by plan digest, panels."""
+"""What was released: answers that are replayed by plan digest, panels, published result tables."""

@@ -1,6 +1,6 @@
 """Panels: named queries that dashboards poll. One charge per refresh, none per poll.
 
-A panel has a budget line in the unit it pays in (epsilon, rho or share). Invariant R2: the sum of what
+A panel has a budget line in the unit it pays in (epsilon, rho or share). Invariant V2: the sum of what
 its refreshes cost never exceeds the line; the line is tested and raised in one UPDATE before a refresh
 is submitted, so two service processes can not both spend the last of it.
 """
@@ -12,9 +12,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from service.core.ask_codec import ask_from_text
 from service.core.errors import CatalogRefused, Conflict
 from service.released import tables
 from service.store.database import Store
+from service.store.transaction import Transaction
 
 PERIOD = re.compile(r"^P(?:(\d{1,4})W)?(?:(\d{1,4})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,4})M)?)?$")
 SHORTEST = timedelta(minutes=1)
@@ -22,10 +24,12 @@ SHORTEST = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`state`: waiting (no answer yet), good, stale (the last refresh failed; the last good answer stays).
+    """A named query and how it stands.
 
-    `state_code` is a problem's code, or why the panel itself could not go on; `unit` is what the line is
-    counted in. `refreshed_at` is when the answer was last found to be of the newest data.
+    `request` is the question as text (core/ask_codec.py). `state`: waiting (no answer yet), good, stale (the
+    last refresh failed; the last good answer stays). `state_code` is a problem's code, or why the panel itself
+    could not go on; `unit` is what the line is counted in. `refreshed_at` is when the answer was last found to
+    be of the newest data.
     """
 
     name: str
@@ -77,7 +81,7 @@ def now_text() -> str:
 
 
 class Panels:
-    """Reads and writes of panels; refreshing them is the answer layer's work."""
+    """Reads and writes of panels; service/walk/panel_refresh.py refreshes them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -85,7 +89,7 @@ class Panels:
     def put(self, panel: Panel) -> Panel:
         """Create a panel, or change its owner's own (see `_changed`)."""
 
-        def work(tx: sa.Connection) -> Panel:
+        def work(tx: Transaction) -> Panel:
             named = sa.select(tables.panel).where(tables.panel.c.name == panel.name)
             row = tx.execute(named.with_for_update()).one_or_none()
             if row is None:
@@ -151,7 +155,7 @@ class Panels:
 
         same = [tables.panel.c[name] == getattr(panel, name) for name in ("name", "owner", "dataset", "request")]
 
-        def work(tx: sa.Connection) -> None:
+        def work(tx: Transaction) -> None:
             if tx.execute(tables.panel.update().where(*same).values(**values)).rowcount != 1:
                 return
             tx.execute(
@@ -183,7 +187,7 @@ class Panels:
 def _changed(old: Panel, new: Panel) -> Panel:
     """Money already spent stays spent, in its unit; the same question keeps its answer and its turn."""
     spent = old.spent_pico if new.unit == old.unit else 0
-    if (old.request, old.dataset) != (new.request, new.dataset):
+    if ask_from_text(old.request) != ask_from_text(new.request):
         return replace(new, spent_pico=spent)
     turn = old.next_refresh_at if old.refresh_seconds == new.refresh_seconds else new.next_refresh_at
     return replace(

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+PUBLISHED_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 TYPES: dict[str, type[sa.types.TypeEngine[Any]]] = {
     "BOOLEAN": sa.Boolean,
@@ -31,14 +31,14 @@ class Publisher:
     """Writes panels to `schema` and lets `reader` (a role that an admin made) read them."""
 
     def __init__(self, url: str, *, schema: str, reader: str | None) -> None:
-        assert NAME.fullmatch(schema) and (reader is None or NAME.fullmatch(reader))
+        assert PUBLISHED_NAME.fullmatch(schema) and (reader is None or PUBLISHED_NAME.fullmatch(reader))
         self._engine = sa.create_engine(url, pool_size=1)
         self._schema = schema
         self._reader = reader
 
     def publish(self, panel: str, body: bytes, released_at: str) -> None:
         """Append one refresh; a panel whose columns changed starts its table anew. All or nothing."""
-        assert NAME.fullmatch(panel)
+        assert PUBLISHED_NAME.fullmatch(panel)
         answer = json.loads(body)
         table = self._table(panel, answer["columns"])
         with self._engine.begin() as tx:
@@ -51,7 +51,7 @@ class Publisher:
 
     def withdraw(self, panel: str) -> None:
         """Remove a deleted panel's table."""
-        assert NAME.fullmatch(panel)
+        assert PUBLISHED_NAME.fullmatch(panel)
         with self._engine.begin() as tx:
             tx.execute(sa.schema.DropTable(sa.Table(panel, sa.MetaData(), schema=self._schema), if_exists=True))
 

@@ -1,6 +1,6 @@
 """Stored answers and stored releases: what makes a repeated question free.
 
-Invariant R1: a release here exists only for values that were charged, released and settled; it is
+Invariant V1: a release here exists only for values that were charged, released and settled; it is
 written in the same transaction as the settle entry. Reading it again is post-processing.
 """
 
@@ -18,6 +18,7 @@ from service.core.boundary import Array
 from service.released import tables
 from service.released.codec import pack, unpack
 from service.store.database import Store
+from service.store.transaction import Transaction
 
 HOT_BYTES = 64 * 1024 * 1024
 RELEASES_READ = 50
@@ -44,7 +45,7 @@ class StoredAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListedAnswer:
     """One line of an analyst's history. `asked_at` is when the request came: not how long it took."""
 
     query_id: str
@@ -77,14 +78,14 @@ class StoredRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PackedResult:
     """An answer and its releases, packed: nothing is left to be done but to write them."""
 
     answer: StoredAnswer
     rows: tuple[Mapping[str, Any], ...] = ()
 
 
-def packed(answer: StoredAnswer, releases: tuple[StoredRelease, ...] = ()) -> Result:
+def packed(answer: StoredAnswer, releases: tuple[StoredRelease, ...] = ()) -> PackedResult:
     """Packing is work and may fail, so it happens before a transaction is opened."""
     rows = tuple(
         {
@@ -97,7 +98,7 @@ def packed(answer: StoredAnswer, releases: tuple[StoredRelease, ...] = ()) -> Re
         }
         for release in releases
     )
-    return Result(answer, rows)
+    return PackedResult(answer, rows)
 
 
 def etag(body: bytes) -> str:
@@ -127,7 +128,7 @@ class Answers:
         self._hot_bytes = 0
         self._lock = threading.Lock()
 
-    def put(self, tx: sa.Connection, result: Result) -> None:
+    def put(self, tx: Transaction, result: PackedResult) -> None:
         """Inside the caller's transaction, so that settle and result are durable together or not at all."""
         answer = result.answer
         tx.execute(
@@ -151,10 +152,10 @@ class Answers:
     def save(self, answer: StoredAnswer, key: str | None, request_hash: str) -> FreeAttempt | None:
         """Store an answer that cost nothing, under its key if it has one; what was there first, if anything was."""
 
-        def work(tx: sa.Connection) -> FreeAttempt | None:
+        def work(tx: Transaction) -> FreeAttempt | None:
             if key is not None and not _claim(tx, answer, key, request_hash):
                 return _attempt(tx, answer.principal, key)
-            self.put(tx, Result(answer))
+            self.put(tx, PackedResult(answer))
             return None
 
         return self._store.write(work)
@@ -193,7 +194,7 @@ class Answers:
 
     def history(
         self, principal: str, *, dataset: str | None, text: str | None, limit: int = 100, before: str | None = None
-    ) -> list[Asked]:
+    ) -> list[ListedAnswer]:
         """A principal's own questions, newest first; those that came before the query `before`. `text` is searched
         literally, case-insensitively."""
         where = tables.answer.c.principal == principal
@@ -209,7 +210,7 @@ class Answers:
             where &= sa.tuple_(tables.answer.c.asked_at, tables.answer.c.query_id) < last.scalar_subquery()
         newest = (tables.answer.c.asked_at.desc(), tables.answer.c.query_id.desc())
         with self._store.read() as tx:
-            return [Asked(*row) for row in tx.execute(listed.where(where).order_by(*newest).limit(limit))]
+            return [ListedAnswer(*row) for row in tx.execute(listed.where(where).order_by(*newest).limit(limit))]
 
     def _warm(self, answer: StoredAnswer) -> None:
         with self._lock:
@@ -222,7 +223,7 @@ class Answers:
                 self._hot_bytes -= len(dropped.body)
 
 
-def _claim(tx: sa.Connection, answer: StoredAnswer, key: str, request_hash: str) -> bool:
+def _claim(tx: Transaction, answer: StoredAnswer, key: str, request_hash: str) -> bool:
     """Take the key for this answer; False when it is taken."""
     dialect = sqlite if tx.dialect.name == "sqlite" else postgresql
     claim = dialect.insert(tables.attempt).on_conflict_do_nothing().returning(tables.attempt.c.query_id)

@@ -1,1 +1,1 @@
-"""Text to plan to engine SQL; pure, no I/O."""
+"""The SQL front end: from an analyst's text to plans and outer SQL, or to a refusal. Pure: no I/O, no data."""

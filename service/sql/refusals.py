@@ -1,4 +1,4 @@
-"""One way to refuse: the construct, where it stands, and what to write instead.
+"""Refusals of SQL: each says the construct, where it stands, and what to write instead.
 
 Invariant S1: a refusal reads the query text and the schema, never a row.
 """
@@ -33,14 +33,17 @@ def spelled(node: exp.Expr) -> str:
 
 
 def refused(detail: str, node: exp.Expr | None, *, construct: str, remedy: str) -> ConstructRefused:
+    """A refusal that points at `node`."""
     return ConstructRefused(detail, {"construct": construct, "remedy": remedy, **place(node)})
 
 
 def missing_bounds(
     columns: frozenset[str], node: exp.Expr | None, *, construct: str, numeric: bool = True
 ) -> BoundsMissing:
-    """No finite range: name the columns that lack one, and the request field that gives it. Days and moments
-    are coded when they are imported, so only a declaration gives them a range."""
+    """The refusal of an aggregate without a finite range: names the columns that lack one, and the field that gives it.
+
+    Days and moments are coded when they are imported, so only a declaration gives them a range.
+    """
     names = ", ".join(sorted(columns)) or "this expression"
     if columns and not numeric:
         remedy = f"have an admin declare bounds for {names}; a request can only narrow those of dates"

@@ -1,4 +1,4 @@
-"""Private core(s) and free outer SQL: one walk over the query.
+"""The walk over a query that splits it into private cores and free outer SQL.
 
 in   an allow-listed tree
 out  Rows (private rows: not an answer yet), Released (SQL over released cores) or Public (public tables alone)
@@ -14,18 +14,18 @@ from sqlglot import exp
 
 from service.sql.cores.build_plan import Core, Grouping, build
 from service.sql.cores.measures import Collector, show_unit
-from service.sql.expr.conditions import Compiler
-from service.sql.expr.trees import text
+from service.sql.expr.canonical import canonical_text
+from service.sql.expr.compiler import Compiler
 from service.sql.expr.values import Value
-from service.sql.outer.over_core import View, core_select
-from service.sql.outer.over_released import as_released, outer_select, outer_union, rename
+from service.sql.outer.over_core import CoreView, core_select
+from service.sql.outer.over_released import outer_select, outer_union, released_or_public, rename
 from service.sql.read.aggregates import asked
 from service.sql.read.parse import SOURCES
-from service.sql.read.select import Shape, shape
+from service.sql.read.select import SelectParts, select_parts
 from service.sql.refusals import refused
 from service.sql.rows.bind import (
     Env,
-    Item,
+    FromItem,
     Rows,
     RowScope,
     alias_columns,
@@ -37,14 +37,15 @@ from service.sql.rows.bind import (
     with_ctes,
 )
 from service.sql.rows.kinds import Public, Released, Result, Source
-from service.sql.rows.per_unit import per_unit, union_all
+from service.sql.rows.per_unit import per_unit
 from service.sql.rows.relations import Context, Relation
 from service.sql.rows.semi_joins import no_tail, semi_join
+from service.sql.rows.unions import union_all
 
 
 @dataclass(slots=True)
 class Splitter:
-    """Walks the query; `cores` fills up on the way, equal cores once."""
+    """One walk over one query. `cores` fills up on the way, equal cores once."""
 
     context: Context
     top: exp.Expression
@@ -53,6 +54,7 @@ class Splitter:
     read: int = 0  # tables so far, each as often as it will be read
 
     def query(self, node: exp.Expression, env: Env, parent: RowScope | None = None) -> Result:
+        """What a query turns out to be; `parent` is the scope around it where it may read outer rows."""
         if isinstance(node, exp.Subquery):
             return self.query(node.this, with_ctes(node, env, self.context), parent)
         env = with_ctes(node, env, self.context)
@@ -80,6 +82,7 @@ class Splitter:
     # --- FROM --------------------------------------------------------------------------------------
 
     def items(self, select: exp.Select, env: Env) -> list[Source]:
+        """The FROM items of a SELECT, each bound to what it is."""
         clause = select.args.get("from_")
         sources: list[tuple[exp.Expression, exp.Join | None]] = [(clause.this, None)] if clause is not None else []
         sources += [(join.this, join) for join in select.args.get("joins") or []]
@@ -175,21 +178,11 @@ class Splitter:
 
     # --- SELECT over private rows ------------------------------------------------------------------
 
-    def _private(
-        self,
-        select: exp.Select,
-        env: Env,
-        items: list[Source],
-        parent: RowScope | None,
-    ) -> Result:
+    def _private(self, select: exp.Select, env: Env, items: list[Source], parent: RowScope | None) -> Result:
         scope = RowScope(parent=parent, semi=lambda node, outer: semi_join(self, node, outer, env))
-        bound = [Item(label, self.rows(result, node), join, node) for label, result, join, node in items]
-        if not bound:
-            raise refused("a FROM clause is needed", select, construct="SELECT", remedy="name a table in FROM")
-        where = select.args["where"].this if select.args.get("where") is not None else None
-        relation = relate(bound, scope, where, self.context)
+        relation = self._from(select, items, scope)
         known = {column for _, fields in scope.items for column in fields}
-        form = shape(select, scope.items, known, scope.merged)
+        form = select_parts(select, scope.items, known, scope.merged)
         if not form.grouped:
             return self._plain(select, form, scope, relation)
         if not relation.private:
@@ -218,8 +211,16 @@ class Splitter:
         placed = {id(node): calls.add(asked(node), node) for node in form.aggregates}
         core = build(relation, [Grouping(node, value) for node, value in groups], calls, self.context)
         self.context.names = 0  # names are fresh per core: the digest must not depend on what else was asked
-        view = View(self._place(core), core, placed, scope)
-        return core_select(select, form, view, lambda node: as_released(self, self.query(node, env), node))
+        view = CoreView(self._place(core), core, placed, scope)
+        return core_select(select, form, view, lambda node: released_or_public(self, self.query(node, env), node))
+
+    def _from(self, select: exp.Select, items: list[Source], scope: RowScope) -> Relation:
+        """FROM and WHERE as one relation; fills `scope`."""
+        bound = [FromItem(label, self.rows(result, node), join, node) for label, result, join, node in items]
+        if not bound:
+            raise refused("a FROM clause is needed", select, construct="SELECT", remedy="name a table in FROM")
+        where = select.args["where"].this if select.args.get("where") is not None else None
+        return relate(bound, scope, where, self.context)
 
     def _place(self, core: Core) -> int:
         """Equal cores are one: the same rows, keys and measures, one charge. The digest alone would not do: it leaves
@@ -227,12 +228,12 @@ class Splitter:
         plan = core.plan
         for index, other in enumerate(known.plan for known in self.cores):
             same = other.digest == plan.digest and other.measures == plan.measures
-            if same and text(other.rows) == text(plan.rows):
+            if same and canonical_text(other.rows) == canonical_text(plan.rows):
                 return index
         self.cores.append(core)
         return len(self.cores) - 1
 
-    def _plain(self, select: exp.Select, form: Shape, scope: RowScope, relation: Relation) -> Rows:
+    def _plain(self, select: exp.Select, form: SelectParts, scope: RowScope, relation: Relation) -> Rows:
         no_tail(select)
         compiler = Compiler(scope)
         fields: dict[str, Value] = {}

@@ -1,4 +1,4 @@
-"""The front end in one function: text in, a Query out, or a refusal that says what to write instead.
+"""The front end as one function: from a request's text to a Query, or to a refusal that says what to write instead.
 
 parse (limits, sqlglot) → allow (every node and argument) → split (bind, join, group; cores and outer SQL)
 → plan (one Plan per core) → Query. Pure: no file, no clock, no data; the schema is all it knows.
@@ -10,7 +10,7 @@ from service.core.errors import BoundsMissing, ConstructRefused
 from service.core.plan import Outer, Query
 from service.core.request import Ask
 from service.core.schema import Schema
-from service.sql.expr import arithmetic, casts, dates, numbers, texts  # noqa: F401  (their entries register themselves)
+from service.sql.expr import arithmetic, casts, conditions, dates, numbers, texts  # noqa: F401  (their entries register themselves)
 from service.sql.outer.translate import as_output
 from service.sql.read.allow import OUTER, ROWS, check, unlisted
 from service.sql.read.parse import parse
@@ -21,7 +21,7 @@ from service.sql.split import Splitter
 
 
 def understand(ask: Ask, schema: Schema) -> Query:
-    """One request against one dataset's declarations. Raises SyntaxRefused, ConstructRefused or BoundsMissing."""
+    """The Query of a request to a dataset as it is declared. Raises SyntaxRefused, ConstructRefused, BoundsMissing."""
     try:
         tree = parse(ask.sql, ask.dialect)
         check(tree)

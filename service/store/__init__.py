@@ -1,1 +1,1 @@
-"""The one database of ledger, catalog and answers: engine, writer, shared metadata."""
+"""The one database of ledger, catalog and released answers: connections, the writer, migrations."""

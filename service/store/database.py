@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from service.store.transaction import Transaction
 from service.store.writer import Writer
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class Store:
         self.engine = open_engine(url)
         self._writer = Writer(self._connect_writer, is_sqlite=self.engine.dialect.name == "sqlite")
 
-    def write(self, work: Callable[[sa.Connection], T]) -> T:
+    def write(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in a transaction; its result, once that is durable. What it raises undoes it.
 
         Works of other threads may share the transaction, each with its own savepoint. So a work is

@@ -16,6 +16,8 @@ from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
+from service.store.transaction import Transaction
+
 T = TypeVar("T")
 
 # More works than this in one transaction would make the first of them wait for the last.
@@ -24,7 +26,7 @@ WORKS_PER_COMMIT = 64
 # The name of PostgreSQL's lock for "it is my turn to write".
 TURN = 4_840_202_611_160_002
 
-Work = Callable[[sa.Connection], Any]
+WriteWork = Callable[[Transaction], Any]
 
 
 class _Job:
@@ -32,7 +34,7 @@ class _Job:
 
     __slots__ = ("error", "leads", "result", "wait", "work")
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WriteWork) -> None:
         self.work = work
         self.leads = False
         self.result: object = None
@@ -44,8 +46,8 @@ class _Job:
 class Writer:
     """Runs works one after the other on one connection, in the order in which they came.
 
-    Invariant S1: `run` returns after the commit that holds its work is durable, and not before.
-    Invariant S2: a work that raises leaves nothing behind, and takes none of its neighbours with it:
+    Invariant K1: `run` returns after the commit that holds its work is durable, and not before.
+    Invariant K2: a work that raises leaves nothing behind, and takes none of its neighbours with it:
     each has a savepoint, unless it is alone and the whole transaction is its own.
     """
 
@@ -65,7 +67,7 @@ class Writer:
         self._pid = os.getpid()
         self._closed = False
 
-    def run(self, work: Callable[[sa.Connection], T]) -> T:
+    def run(self, work: Callable[[Transaction], T]) -> T:
         job = _Job(work)
         with self._mutex:
             assert not self._closed, "the store is closed"
@@ -136,7 +138,7 @@ class Writer:
 
 def _attempt(connection: sa.Connection, raw: Any, job: _Job, *, alone: bool) -> None:
     try:
-        job.result = job.work(connection)
+        job.result = job.work(Transaction(connection))
     except BaseException as error:
         job.error = error
         if not alone:

@@ -1,7 +1,6 @@
 """The walk of one query; the only package that knows all the packages below it."""
 
 from service.walk.answerer import Answerer
-from service.walk.charged import Means
-from service.walk.submission import Submitted
+from service.walk.charged import WalkTools
 
-__all__ = ["Answerer", "Means", "Submitted"]
+__all__ = ["Answerer", "WalkTools"]

@@ -1,4 +1,4 @@
-"""The answer's body as API.md shows it, from released values and ledger facts only."""
+"""The answer's body as docs/api.md shows it, from released values and ledger facts only."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from service.core.boundary import ReleasedTable
 from service.core.plan import Output, Plan
 from service.core.schema import SqlType, iso_of
 from service.ledger.book import Balance, Quota
-from service.ledger.history import Past
+from service.ledger.history import PastCharge
 from service.walk.answer_json import column_to_json, computed_to_json, ends_to_json, to_json
 from service.walk.outer_sql import OuterResult
 from service.walk.question import Question
@@ -107,7 +107,7 @@ def cost_shown(question: Question, replay_of: str | None) -> dict[str, Any]:
     priced = question.priced
     if replay_of is not None:
         return {"epsilon": "0", "rho": None, "delta": "0", "share": "0", "replay_of": replay_of}
-    pure = priced.law == "laplace"
+    pure = priced.law.pure
     return {
         "epsilon": show_pico(priced.cost.orders[-1]) if pure else None,
         "rho": None if pure else show_pico(paid_amount(question)),
@@ -187,7 +187,7 @@ def _by_rows(columns: list[list[Any]], size: int) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True)) if columns else [()] * size
 
 
-def budget_body(balance: Balance, quota: Quota, past: Sequence[Past], *, detail: bool) -> dict[str, Any]:
+def budget_body(balance: Balance, quota: Quota, past: Sequence[PastCharge], *, detail: bool) -> dict[str, Any]:
     """The dataset's budget and the caller's ration, as epsilon at the dataset's delta."""
     left = max(balance.left)
     body: dict[str, Any] = {

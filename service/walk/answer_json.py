@@ -1,4 +1,4 @@
-"""The answer as bytes: API.md's body, JSON without NaN, numbers without false precision."""
+"""The answer as bytes: the body of docs/api.md, JSON without NaN, numbers without false precision."""
 
 import json
 import math

@@ -21,21 +21,21 @@ from service.core.errors import (
 )
 from service.core.ids import new_id
 from service.core.request import Ask, Principal
-from service.engine.duckdb.scratch import ScratchRefused
+from service.engine.base import ScratchRefused
 from service.ledger.book import Attempt, AttemptExists
 from service.released.store import StoredAnswer
 from service.walk.answer_body import Facts, answer_body, budget_body, line_amount
 from service.walk.answer_json import encode
-from service.walk.charged import Means, Walker
+from service.walk.charged import Walker, WalkTools
 from service.walk.estimate import batch_body, estimate_body
-from service.walk.history import Wanted, history
+from service.walk.history import HistoryPart, history_lines
 from service.walk.jobs import Job, Jobs
 from service.walk.outer_sql import run_outer
 from service.walk.pricing import Pricing
 from service.walk.question import Question
 from service.walk.rehearsal import Rehearsal
 from service.walk.reuse import Replayed
-from service.walk.submission import FAILED, Errand, Submitted, to_store
+from service.walk.submission import FAILED, Submission, Submitted, to_store
 
 log = logging.getLogger("halftone.answer")
 
@@ -46,10 +46,10 @@ ATTEMPT_POLL_S = 0.05
 class Answerer:
     """What routes and panels ask. Everything here that reads data does so on a job's thread."""
 
-    def __init__(self, means: Means, *, threads: int = 32, backlog: int = 64) -> None:
-        self._means = means
-        self._pricing = Pricing(means.catalog, means.ledger, means.answers, Rehearsal(means.scratch))
-        self._walker = Walker(means)
+    def __init__(self, tools: WalkTools, *, threads: int = 32, backlog: int = 64) -> None:
+        self._tools = tools
+        self._pricing = Pricing(tools.catalog, tools.ledger, tools.answers, Rehearsal(tools.scratch))
+        self._walker = Walker(tools)
         self._jobs = Jobs(threads=threads, backlog=backlog, on_bug=_log_bug)
 
     # --- Asking ---
@@ -58,19 +58,19 @@ class Answerer:
         self, ask: Ask, principal: Principal, idempotency_key: str | None, request_hash: str, wait_s: float
     ) -> Submitted:
         """Answer from store if that is free, else start the walk and wait for it a while."""
-        return self.run(Errand(ask, principal, request_hash, idempotency_key), wait_s)
+        return self.run(Submission(ask, principal, request_hash, idempotency_key), wait_s)
 
-    def run(self, errand: Errand, wait_s: float) -> Submitted:
-        arrived = self._means.ladder.clock()
-        earlier = self._earlier(errand)
+    def run(self, submission: Submission, wait_s: float) -> Submitted:
+        arrived = self._tools.ladder.clock()
+        earlier = self._earlier(submission)
         if earlier is not None:
             return self._waited(earlier, wait_s) if isinstance(earlier, Job) else earlier
-        question, found = self._pricing.cheapest(errand.ask, errand.principal)
+        question, found = self._pricing.cheapest(submission.ask, submission.principal)
         if found is not None:
-            return self._replayed(question, found, errand, new_id("q"))
-        job = Job(new_id("q"), errand.principal.prefix, errand.request_hash, arrived)
-        started = self._jobs.start(job, lambda job: self._work(job, question, errand), errand.attempt)
-        _same_request(started.request_hash, errand)
+            return self._replayed(question, found, submission, new_id("q"))
+        job = Job(new_id("q"), submission.principal.prefix, submission.request_hash, arrived)
+        started = self._jobs.start(job, lambda job: self._work(job, question, submission), submission.attempt)
+        _same_request(started.request_hash, submission)
         return self._waited(started, wait_s)
 
     def find(self, query_id: str, principal: Principal) -> Submitted:
@@ -78,10 +78,10 @@ class Answerer:
         job = self._jobs.find(query_id)
         if job is not None and job.principal == principal.prefix:
             return self._waited(job, 0)
-        stored = self._means.answers.get(query_id)
+        stored = self._tools.answers.get(query_id)
         if stored is not None and _may_see(stored, principal):
             return _as_stored(stored)
-        charged = None if stored is not None else self._means.ledger.find(query_id)
+        charged = None if stored is not None else self._tools.ledger.find(query_id)
         if charged is None or (charged[0] != principal.prefix and principal.role != "admin"):
             raise NotFound("there is no such query, or this key may not see it", {"query_id": query_id})
         return _unanswered(query_id, charged[1].state)
@@ -97,7 +97,7 @@ class Answerer:
     def estimate(self, ask: Ask, principal: Principal) -> dict[str, Any]:
         """What a query would cost and how wide its intervals would be. Never touches data."""
         question, found = self._pricing.cheapest(ask, principal)
-        balance = self._means.ledger.balance(ask.dataset)
+        balance = self._tools.ledger.balance(ask.dataset)
         return estimate_body(question, balance, None if found is None else found.replay_of)
 
     def estimate_all(self, asks: Sequence[Ask], principal: Principal) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Answerer:
         for at, ask in enumerate(asks):
             with placed(f"body.queries.{at}"):
                 priced.append(self._pricing.cheapest(ask, principal))
-        balances = {ask.dataset: self._means.ledger.balance(ask.dataset) for ask in asks}
+        balances = {ask.dataset: self._tools.ledger.balance(ask.dataset) for ask in asks}
         estimates = [
             estimate_body(question, balances[question.query.dataset], None if found is None else found.replay_of)
             for question, found in priced
@@ -124,14 +124,14 @@ class Answerer:
 
     def budget(self, dataset: str, principal: Principal, detail: bool) -> dict[str, Any]:
         """Granted, spent and remaining; the caller's own quota and last query."""
-        self._means.catalog.schema(dataset, principal)
-        ledger = self._means.ledger
+        self._tools.catalog.schema(dataset, principal)
+        ledger = self._tools.ledger
         past = ledger.history(principal.prefix, dataset=dataset)
         return budget_body(ledger.balance(dataset), ledger.quota(dataset, principal.prefix), past, detail=detail)
 
-    def history(self, principal: Principal, wanted: Wanted) -> list[dict[str, Any]]:
+    def history(self, principal: Principal, wanted: HistoryPart) -> list[dict[str, Any]]:
         """The caller's own questions, newest first."""
-        return history(self._means.answers, self._means.ledger, principal.prefix, wanted)
+        return history_lines(self._tools.answers, self._tools.ledger, principal.prefix, wanted)
 
     def close(self) -> None:
         """Let running queries finish."""
@@ -139,38 +139,38 @@ class Answerer:
 
     # --- Answers that cost nothing ---
 
-    def _earlier(self, errand: Errand) -> Job | Submitted | None:
+    def _earlier(self, submission: Submission) -> Job | Submitted | None:
         """What became of the first request under this key; a died one is the same failure for ever."""
-        if errand.attempt is None:
+        if submission.attempt is None:
             return None
-        job = self._jobs.find_attempt(errand.attempt)
+        job = self._jobs.find_attempt(submission.attempt)
         if job is not None:
-            _same_request(job.request_hash, errand)
+            _same_request(job.request_hash, submission)
             return job
-        charged = self._means.ledger.lookup(*errand.attempt)
-        free = self._means.answers.attempt(*errand.attempt) if charged is None else None
+        charged = self._tools.ledger.lookup(*submission.attempt)
+        free = self._tools.answers.attempt(*submission.attempt) if charged is None else None
         known = charged or free
         if known is None:
             return None
-        _same_request(known.request_hash, errand)
-        stored = self._means.answers.get(known.query_id)
+        _same_request(known.request_hash, submission)
+        stored = self._tools.answers.get(known.query_id)
         return _as_stored(stored) if stored else _unanswered(known.query_id, charged.state if charged else "failed")
 
-    def _replayed(self, question: Question, found: Replayed, errand: Errand, query_id: str) -> Submitted:
+    def _replayed(self, question: Question, found: Replayed, submission: Submission, query_id: str) -> Submitted:
         """Another answer from the same release: new bytes, no charge, no delay; the same under the same key."""
-        balance = self._means.ledger.balance(question.query.dataset)
+        balance = self._tools.ledger.balance(question.query.dataset)
         facts = Facts(query_id, question.schema.data_version, None, found.replay_of, balance, found.receipt)
         try:
-            result = run_outer(self._means.scratch, question.query, found.tables, self._means.query_seconds)
+            result = run_outer(self._tools.scratch, question.query, found.tables, self._tools.query_seconds)
         except ScratchRefused as refused:
             raise ReplayRefused(str(refused), {"query_id": query_id}) from None
         body = encode(answer_body(question, found.tables, result, facts))
-        answer = to_store(errand, question, query_id, body, replay_of=found.replay_of)
-        first = self._means.answers.save(answer, errand.key, errand.request_hash)
+        answer = to_store(submission, question, query_id, body, replay_of=found.replay_of)
+        first = self._tools.answers.save(answer, submission.key, submission.request_hash)
         if first is None:
             return Submitted(query_id, "answered", False, body)
-        _same_request(first.request_hash, errand)
-        return self.find(first.query_id, errand.principal)
+        _same_request(first.request_hash, submission)
+        return self.find(first.query_id, submission.principal)
 
     def _waited(self, job: Job, wait_s: float) -> Submitted:
         if not job.done.wait(wait_s):
@@ -182,59 +182,59 @@ class Answerer:
 
     # --- On a job's thread ---
 
-    def _work(self, job: Job, question: Question, errand: Errand) -> bytes:
+    def _work(self, job: Job, question: Question, submission: Submission) -> bytes:
         try:
-            return self._answered(job, question, errand)
+            return self._answered(job, question, submission)
         except AttemptExists as first:
             return self._first_of_its_key(job, first.attempt)
 
     def _first_of_its_key(self, job: Job, attempt: Attempt) -> bytes:
         """The same attempt was charged a moment ago, or at another process: its outcome is this one's."""
-        until = time.monotonic() + 2 * self._means.query_seconds
+        until = time.monotonic() + 2 * self._tools.query_seconds
         while attempt.state == "held" and time.monotonic() < until:
             time.sleep(ATTEMPT_POLL_S)
-            found = self._means.ledger.find(attempt.query_id)
+            found = self._tools.ledger.find(attempt.query_id)
             assert found is not None, "a hold is never removed"
             attempt = found[1]
-        stored = self._means.answers.get(attempt.query_id)
+        stored = self._tools.answers.get(attempt.query_id)
         body = None if stored is None else _as_stored(stored).body
         if body is None:
             raise AnswerFailed(FAILED, {"query_id": attempt.query_id})
         job.pays, job.stands_for = False, attempt.query_id
         return body
 
-    def _answered(self, job: Job, question: Question, errand: Errand) -> bytes:
+    def _answered(self, job: Job, question: Question, submission: Submission) -> bytes:
         """One job at a time asks a question: those that ask the same meanwhile wait, and find it stored."""
         found: Replayed | None = None
         for _ in range(VERSION_TRIES):
             name = _name(question)
-            if not errand.ask.fresh:
-                question, found = self._in_turn(job, name, question, errand)
+            if not submission.ask.fresh:
+                question, found = self._in_turn(job, name, question, submission)
             try:
                 if found is not None:
-                    return self._for_nothing(job, question, found, errand)
-                body = self._walker.walk(job, question, errand)
+                    return self._for_nothing(job, question, found, submission)
+                body = self._walker.walk(job, question, submission)
             finally:
                 self._jobs.asked(name, job)
             if body is not None:
                 return body
-            question, found = self._pricing.cheapest(errand.ask, errand.principal)
+            question, found = self._pricing.cheapest(submission.ask, submission.principal)
         raise TooBusy("the data is being replaced; try again in a moment", {"retry_after_s": 1})
 
     def _in_turn(
-        self, job: Job, name: Hashable, question: Question, errand: Errand
+        self, job: Job, name: Hashable, question: Question, submission: Submission
     ) -> tuple[Question, Replayed | None]:
         """Wait while another job asks the same; what it left behind may be the answer."""
         found: Replayed | None = None
         while found is None and (other := self._jobs.asking(name, job)) is not None:
             other.done.wait()
-            question, found = self._pricing.cheapest(errand.ask, errand.principal)
+            question, found = self._pricing.cheapest(submission.ask, submission.principal)
         return question, found
 
-    def _for_nothing(self, job: Job, question: Question, found: Replayed, errand: Errand) -> bytes:
+    def _for_nothing(self, job: Job, question: Question, found: Replayed, submission: Submission) -> bytes:
         job.refuse_if_cancelled()
         job.pays = False
-        body = self._replayed(question, found, errand, job.query_id).body
+        body = self._replayed(question, found, submission, job.query_id).body
         assert body is not None
         return body
 
@@ -245,8 +245,8 @@ def _name(question: Question) -> Hashable:
     return question.query.dataset, question.schema.data_version, plans, repr(question.loss)
 
 
-def _same_request(known_hash: str, errand: Errand) -> None:
-    if known_hash != errand.request_hash:
+def _same_request(known_hash: str, submission: Submission) -> None:
+    if known_hash != submission.request_hash:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request; take a new one")
 
 

@@ -1,4 +1,7 @@
-"""A question that must be paid for, on a thread of its own: slot, **reserve**, exact, released, **settle**.
+"""A question that must be paid for, on a thread of its own: slot, emitted, **reserve**, exact, released, **settle**.
+
+What can fail without looking at private rows has failed before the reserve: public keys are read and every core is
+emitted (service/walk/core_run.py). A bug in there is an error like any other bug, and costs nothing.
 
 Everything that somebody could see of the outcome (answer, failure, stored release, history, allowance)
 comes into being in the settle commit, and settling waits for the rung. So no other request, key or
@@ -7,28 +10,26 @@ process can learn earlier than the caller how long the engine ran (docs/decision
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.catalog.store import Catalog
-from service.core.boundary import KeyTable, ReleasedTable
+from service.core.boundary import ReleasedTable
 from service.core.errors import AnswerFailed, OuterRefused, ServiceError, TooBusy
-from service.engine.base import Engine, EngineFailed, Slot
-from service.engine.duckdb.scratch import ScratchRefused
+from service.engine.base import Engine, EngineFailed, Scratch, ScratchRefused, Slot
 from service.ledger.book import Balance, Hold, Ledger
 from service.ledger.holds import Outcome
 from service.privacy.noise.sampling import NoiseSource
-from service.released.store import Answers, Result, StoredAnswer, packed
+from service.released.store import Answers, PackedResult, StoredAnswer, packed
 from service.walk.answer_body import Facts, answer_body, receipt
 from service.walk.answer_json import encode
-from service.walk.core_run import CoreRun, declared_keys
+from service.walk.core_run import CoreRun, declared_keys, fresh_salt
 from service.walk.failure_places import Allowance
 from service.walk.jobs import Job
 from service.walk.ladder import Ladder
-from service.walk.outer_sql import ScratchRun, replicas_wanted, run_outer
+from service.walk.outer_sql import replicas_wanted, run_outer
 from service.walk.question import Question
 from service.walk.reuse import kept
-from service.walk.submission import FAILED, Errand, to_store
+from service.walk.submission import FAILED, Submission, to_store
 
 log = logging.getLogger("halftone.answer")
 
@@ -36,13 +37,13 @@ SHAPELESS = "the released values could not be put into this form now; ask again,
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class WalkTools:
     """What the walk works with; the composition root makes them."""
 
     catalog: Catalog
     ledger: Ledger
     engine: Engine
-    scratch: ScratchRun
+    scratch: Scratch
     answers: Answers
     noise: NoiseSource
     ladder: Ladder
@@ -59,7 +60,7 @@ class Charged:
     """
 
     question: Question
-    errand: Errand
+    submission: Submission
     query_id: str
     entry: int
     balance: Balance
@@ -71,81 +72,78 @@ class Ending:
     """What settling will write and the caller will see: `error`, or the answer's bytes."""
 
     outcome: Outcome
-    result: Result
+    result: PackedResult
     error: ServiceError | None = None
 
 
 class Walker:
     """Takes a priced question through the boundary, once."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
-        self._allowance = Allowance(means.ledger)
+    def __init__(self, tools: WalkTools) -> None:
+        self._tools = tools
+        self._allowance = Allowance(tools.ledger)
 
-    def walk(self, job: Job, question: Question, errand: Errand) -> bytes | None:
+    def walk(self, job: Job, question: Question, submission: Submission) -> bytes | None:
         """The answer's bytes; None when the data was replaced since the question was priced: nothing happened."""
-        means = self._means
-        with self._allowance.place(question.query.dataset, errand.principal.prefix, means.slot_wait_s) as place:
-            charged = self._charge_and_run(job, question, errand)
+        tools = self._tools
+        with self._allowance.place(question.query.dataset, submission.principal.prefix, tools.slot_wait_s) as place:
+            charged = self._charge_and_run(job, question, submission)
             if charged is None:
                 return None
             if charged.tables is not None:
                 place.safe()
             ending = self._ending(charged)
-            means.ladder.hold_until_rung(job.arrived)
-            means.ledger.settle(job.query_id, ending.outcome, lambda tx: means.answers.put(tx, ending.result))
+            tools.ladder.hold_until_rung(job.arrived)
+            tools.ledger.settle(job.query_id, ending.outcome, lambda tx: tools.answers.put(tx, ending.result))
         if ending.error is not None:
             raise ending.error
         return ending.result.answer.body
 
-    def _charge_and_run(self, job: Job, question: Question, errand: Errand) -> Charged | None:
+    def _charge_and_run(self, job: Job, question: Question, submission: Submission) -> Charged | None:
         """Invariant W1: the slot serves the data version whose declarations the price was made from."""
-        means, dataset = self._means, question.query.dataset
-        with means.engine.slot(dataset, means.slot_wait_s, errand.principal.prefix) as slot:
+        tools, dataset = self._tools, question.query.dataset
+        with tools.engine.slot(dataset, tools.slot_wait_s, submission.principal.prefix) as slot:
             if slot.data_version != question.schema.data_version:
                 return None
-            keys = _public_keys(question, slot)
-            balance = means.ledger.balance(dataset).after(question.priced.cost)
+            runs = _emitted(question, slot)
+            balance = tools.ledger.balance(dataset).after(question.priced.cost)
             job.refuse_if_cancelled()
-            entry = self._reserve(job, question, errand)
+            entry = self._reserve(job, question, submission)
             job.status = "running"
-            tables = self._touch(job, question, slot, keys)
-        return Charged(question, errand, job.query_id, entry, balance, tables)
+            tables = self._touch(job, question, runs)
+        return Charged(question, submission, job.query_id, entry, balance, tables)
 
-    def _reserve(self, job: Job, question: Question, errand: Errand) -> int:
+    def _reserve(self, job: Job, question: Question, submission: Submission) -> int:
         priced = question.priced
         hold = Hold(
             query_id=job.query_id,
             dataset=question.query.dataset,
-            principal=errand.principal.prefix,
-            request_hash=errand.request_hash,
+            principal=submission.principal.prefix,
+            request_hash=submission.request_hash,
             cost=priced.cost,
             share=priced.share,
-            key=errand.key,
+            key=submission.key,
             receipt=receipt(question),
         )
-        if errand.line is not None:
-            errand.line.take(question)
+        if submission.line is not None:
+            submission.line.take(question)
         try:
-            return self._means.ledger.reserve(hold)
+            return self._tools.ledger.reserve(hold)
         except BaseException:
-            if errand.line is not None:
-                errand.line.give_back()
+            if submission.line is not None:
+                submission.line.give_back()
             raise
 
-    def _touch(
-        self, job: Job, question: Question, slot: Slot, keys: Sequence[KeyTable | None]
-    ) -> tuple[ReleasedTable, ...] | None:
+    def _touch(self, job: Job, question: Question, runs: list[CoreRun]) -> tuple[ReleasedTable, ...] | None:
         """Every core, released; or None for any failure whatsoever, which only the operator's log tells apart."""
-        means = self._means
-        deadline = time.monotonic() + means.query_seconds
+        tools = self._tools
+        deadline = time.monotonic() + tools.query_seconds
         tables = []
         try:
-            for core, (priced, public) in enumerate(zip(question.priced.plans, keys, strict=True)):
-                run = CoreRun(slot, means.noise, means.engine.dialect, deadline)
+            for core, run in enumerate(runs):
                 copies = replicas_wanted(question.query) if core == 0 else frozenset()
                 base = question.base[core] if question.base else None
-                tables.append(run.release(priced, public, replicas=copies, base=base))
+                tables.append(run.release(tools.noise, deadline, replicas=copies, base=base))
         except Exception as cause:
             _log("query failed after its charge", job.query_id, cause)
             return None
@@ -177,26 +175,28 @@ class Walker:
             _log("released values could not be shaped", query_id, cause)
             error = OuterRefused(SHAPELESS, {"query_id": query_id})
             return Ending("answered", packed(_refusal(charged, error), releases), error)
-        return Ending("answered", packed(to_store(charged.errand, question, query_id, body), releases))
+        return Ending("answered", packed(to_store(charged.submission, question, query_id, body), releases))
 
     def _body(self, charged: Charged, tables: tuple[ReleasedTable, ...]) -> bytes:
-        means, question = self._means, charged.question
-        result = run_outer(means.scratch, question.query, tables, means.query_seconds)
+        tools, question = self._tools, charged.question
+        result = run_outer(tools.scratch, question.query, tables, tools.query_seconds)
         facts = Facts(charged.query_id, question.schema.data_version, charged.entry, None, charged.balance)
         return encode(answer_body(question, tables, result, facts))
 
 
-def _public_keys(question: Question, slot: Slot) -> list[KeyTable | None]:
-    """Keys that are declared or come from public tables: read before the charge, so failing is free."""
+def _emitted(question: Question, slot: Slot) -> list[CoreRun]:
+    """Every core, ready to run: with its keys, where they are declared or come from public tables, and emitted."""
+    plans = question.priced.plans
     try:
-        return [declared_keys(plan, slot) if plan.keys_declared else None for plan in question.query.cores]
+        keys = [declared_keys(priced.plan, slot) if priced.plan.keys_declared else None for priced in plans]
     except EngineFailed:
         raise TooBusy("the public keys could not be read now; ask again", {"retry_after_s": 1}) from None
+    return [CoreRun(slot, priced, public, fresh_salt()) for priced, public in zip(plans, keys, strict=True)]
 
 
 def _refusal(charged: Charged, error: ServiceError) -> StoredAnswer:
     body = encode({"code": error.code, "detail": error.detail})
-    return to_store(charged.errand, charged.question, charged.query_id, body, failed=True)
+    return to_store(charged.submission, charged.question, charged.query_id, body, failed=True)
 
 
 def _log(event: str, query_id: str, cause: BaseException) -> None:

@@ -48,8 +48,7 @@ def would_need(question: Question) -> dict[str, str] | None:
     if question.loss.kind != "accuracy":
         return None
     query, terms = question.query, question.priced.terms
-    names = {"laplace": "epsilon", "gaussian": "rho"}
-    return {names[law]: show_pico(cheapest(query, law, question.loss, terms)) for law in laws(query, terms)}
+    return {law.paid_in: show_pico(cheapest(query, law, question.loss, terms)) for law in laws(query, terms)}
 
 
 def _groups(priced: PricedPlan) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def _total(dataset: str, balance: Balance, priced: list[PricedQuery]) -> dict[st
     cost = Cost((0,) * len(balance.limits))
     for one in priced:
         cost += one.cost
-    pure = all(one.law == "laplace" for one in priced)
+    pure = all(one.law.pure for one in priced)
     return {
         "dataset": dataset,
         "epsilon": show_pico(cost.orders[-1]) if pure else None,

@@ -9,12 +9,12 @@ from typing import Any
 
 from service.core.amounts import show_pico
 from service.ledger.book import Ledger
-from service.ledger.history import Past
-from service.released.store import Answers, Asked
+from service.ledger.history import PastCharge
+from service.released.store import Answers, ListedAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HistoryPart:
     """Which part of a history: all of it, newest first, unless it says otherwise."""
 
     dataset: str | None = None
@@ -23,7 +23,7 @@ class Wanted:
     before: str | None = None  # the id of a listed query: those that came before it
 
 
-def history(answers: Answers, ledger: Ledger, principal: str, wanted: Wanted) -> list[dict[str, Any]]:
+def history_lines(answers: Answers, ledger: Ledger, principal: str, wanted: HistoryPart) -> list[dict[str, Any]]:
     """Stored answers, and on the newest page also charges without one: running, or left by a process that died."""
     asked = answers.history(
         principal, dataset=wanted.dataset, text=wanted.text, limit=wanted.limit, before=wanted.before
@@ -38,7 +38,7 @@ def history(answers: Answers, ledger: Ledger, principal: str, wanted: Wanted) ->
     return lines[: wanted.limit]
 
 
-def _answered(asked: Asked, share: int) -> dict[str, Any]:
+def _answered(asked: ListedAnswer, share: int) -> dict[str, Any]:
     return {
         "id": asked.query_id,
         "dataset": asked.dataset,
@@ -50,7 +50,7 @@ def _answered(asked: Asked, share: int) -> dict[str, Any]:
     }
 
 
-def _unanswered(charge: Past, ledger: Ledger) -> dict[str, Any]:
+def _unanswered(charge: PastCharge, ledger: Ledger) -> dict[str, Any]:
     """The text went with the process; the charge stayed."""
     found = ledger.find(charge.query_id)
     assert found is not None, "a charge has a hold"

@@ -1,4 +1,4 @@
-"""When an answer that touched private rows may leave (DESIGN section 15).
+"""When an answer that touched private rows may leave.
 
 Invariant T1: the moment at which a result becomes visible is arrival + step·2^k, for success and
 failure alike; noise is drawn, and the answer made, before the rung is chosen. What is left of the

@@ -8,8 +8,6 @@ from math import prod
 
 from service.core.plan import Key, Plan, Query
 
-BY_PEOPLE = ("count_units", "count_distinct")  # bounded in groups and values, not in rows
-
 
 def plan_notes(query: Query, unit: str) -> tuple[str, ...]:
     """Notes of every core, in the order of the cores."""
@@ -39,7 +37,7 @@ def _rows(plan: Plan, unit: str) -> list[str]:
     clipped = [
         each
         for each in plan.aggregates
-        if each.function not in BY_PEOPLE and not (each.function == "sum" and each.argument in bounds.unit_sum)
+        if each.function.bounded_in_rows and not (each.function.additive and each.argument in bounds.unit_sum)
     ]
     if not clipped:
         return []

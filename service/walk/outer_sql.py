@@ -6,39 +6,19 @@ of arithmetic over aggregates come from replicas, which are drawn from released 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from sqlglot import exp
 
 from service.core.boundary import Array, ReleasedTable
-from service.core.plan import POSITION, Aggregate, Key, Output, Plan, Query
+from service.core.plan import Aggregate, Key, Output, Plan, Query
+from service.core.prepared import POSITION
 from service.core.schema import BIGINT, SqlType
-from service.engine.duckdb.processes.frames import typed_column
-from service.engine.duckdb.scratch import Rehearsed, ScratchLost, ScratchRefused
+from service.engine.base import Cells, Scratch, ScratchColumns, ScratchLost, ScratchRefused, TypedColumn
 
 KEY_TYPES = ("BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP")
 REPLICA_CELLS_MAX = 4_000_000  # beyond this, arithmetic over aggregates has no interval
-
-Column = Array | list[Any]
-
-
-class ScratchRun(Protocol):
-    """What scratch.run needs to look like here; service/engine/duckdb/scratch.py keeps it."""
-
-    def run(
-        self,
-        sql: str,
-        tables: Mapping[str, Mapping[str, Array | pa.Array]],
-        *,
-        public: tuple[str, ...],
-        dataset: str,
-        deadline_s: float,
-    ) -> Any: ...
-
-    def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float) -> Rehearsed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +27,7 @@ class OuterResult:
 
     types: tuple[str, ...]
     size: int
-    cells: list[Column]
+    cells: list[Cells]
     intervals: list[tuple[Array, Array] | None]
 
 
@@ -58,27 +38,21 @@ def replicas_wanted(query: Query) -> frozenset[str]:
     return frozenset(name for output in query.outer.outputs if _is_computed(output) for _, name in output.uses)
 
 
-def run_outer(scratch: ScratchRun, query: Query, released: Sequence[ReleasedTable], deadline_s: float) -> OuterResult:
+def run_outer(scratch: Scratch, query: Query, released: Sequence[ReleasedTable], deadline_s: float) -> OuterResult:
     """Run the outer SQL and attach intervals to the rows that it kept."""
     outer = query.outer
     plain = as_released(query, released)
     if plain is not None:
         return plain
     pairs = zip(query.cores, released, strict=True)
-    tables = {f"core_{index}": typed(plan, core_columns(table)) for index, (plan, table) in enumerate(pairs)}
-    result = scratch.run(
-        outer.select.sql(dialect="duckdb"),
-        tables,
-        public=outer.public_tables,
-        dataset=query.dataset,
-        deadline_s=deadline_s,
-    )
+    tables = {f"core_{index}": with_types(plan, core_columns(table)) for index, (plan, table) in enumerate(pairs)}
+    result = scratch.run(outer.select, tables, outer.public_tables, query.dataset, deadline_s)
     width = len(outer.outputs)
-    types, size = tuple(result.types[:width]), result.values.num_rows
-    cells = [column_of(result.values.column(at)) for at in range(width)]
+    types, size = result.types[:width], result.size
+    cells = [result.cells(at) for at in range(width)]
     if not outer.row_wise:
         return OuterResult(types, size, cells, [None] * width)
-    positions = result.values.column(width).to_numpy().astype(np.int64)
+    positions = np.asarray(result.cells(width), dtype=np.int64)
     found = _column_intervals(scratch, query, released[0], deadline_s)
     intervals = [None if ends is None else (ends[0][positions], ends[1][positions]) for ends in found]
     return OuterResult(types, size, cells, intervals)
@@ -130,25 +104,16 @@ def _plain_type(output: Output, values: Array) -> str | None:
     return output.type.name if is_key and output.type is not None else None
 
 
-def column_of(column: Any) -> Column:
-    """Numbers without NULL as an array, whatever else as Python values."""
-    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        numbers: Array = column.to_numpy()
-        return numbers
-    values: list[Any] = column.to_pylist()
-    return values
-
-
 def core_types(plan: Plan) -> dict[str, SqlType]:
     """The columns of a released core and their types, which nothing that is released can change."""
     named: list[Key | Aggregate] = [*plan.keys, *plan.aggregates]
     return {**{item.name: item.type for item in named}, POSITION: BIGINT}
 
 
-def typed(plan: Plan, columns: Mapping[str, Array]) -> dict[str, pa.Array]:
+def with_types(plan: Plan, columns: Mapping[str, Array]) -> ScratchColumns:
     """A core's columns with the types that were declared, whatever their values would look like."""
     types = core_types(plan)
-    return {name: typed_column(values, types[name]) for name, values in columns.items()}
+    return {name: TypedColumn(values, types[name]) for name, values in columns.items()}
 
 
 def core_columns(table: ReleasedTable) -> dict[str, Array]:
@@ -164,7 +129,7 @@ def _is_computed(output: Output) -> bool:
 
 
 def _column_intervals(
-    scratch: ScratchRun, query: Query, table: ReleasedTable, deadline_s: float
+    scratch: Scratch, query: Query, table: ReleasedTable, deadline_s: float
 ) -> list[tuple[Array, Array] | None]:
     """Per output: arrays of low and high by position, or None. Arithmetic over an aggregate that can not be
     simulated has none: to hold it still would promise too little noise."""
@@ -185,7 +150,7 @@ def _column_intervals(
 
 
 def _simulate(
-    scratch: ScratchRun, query: Query, table: ReleasedTable, computed: list[int], deadline_s: float
+    scratch: Scratch, query: Query, table: ReleasedTable, computed: list[int], deadline_s: float
 ) -> dict[int, tuple[Array, Array]]:
     """Evaluate the computed outputs on every replica of every group, and take the middle 95%."""
     if not table.replicas:
@@ -195,27 +160,24 @@ def _simulate(
     if count * size > REPLICA_CELLS_MAX:
         return {}
     repeated = {name: np.concatenate([values] * count) for name, values in core_columns(table).items()}
-    columns: dict[str, Array | pa.Array] = {**typed(query.cores[0], repeated)}
-    for name, replica in table.replicas.items():
-        columns[name] = replica[:count].reshape(-1)
+    copies = {name: replica[:count].reshape(-1) for name, replica in table.replicas.items()}
+    columns = {**with_types(query.cores[0], repeated), **copies}
     outputs = query.outer.outputs
     select = exp.select(
         *(_alias_cast(outputs[index], f"o{index}") for index in computed), exp.column(POSITION, quoted=True)
     ).from_(exp.to_table("core_0"))
-    sql, tables = select.sql(dialect="duckdb"), {"core_0": columns}
     try:
-        result = scratch.run(sql, tables, public=(), dataset=query.dataset, deadline_s=deadline_s)
+        result = scratch.run(select, {"core_0": columns}, (), query.dataset, deadline_s)
     except ScratchRefused as refused:
         # A copy has fractions where the value is whole, and may not fit the SQL; the values themselves do.
         if len(computed) == 1 or isinstance(refused, ScratchLost):
             return {}
         alone = (_simulate(scratch, query, table, [index], deadline_s) for index in computed)
         return {index: ends for found in alone for index, ends in found.items()}
-    order = np.argsort(result.values.column(len(computed)).to_numpy(), kind="stable")
+    order = np.argsort(result.cells(len(computed)), kind="stable")
     bounds: dict[int, tuple[Array, Array]] = {}
     for place, index in enumerate(computed):
-        evaluated = result.values.column(place).to_numpy(zero_copy_only=False).astype(np.float64)  # NULL is NaN
-        bounds[index] = _middle(evaluated[order].reshape(size, count))
+        bounds[index] = _middle(result.numbers(place)[order].reshape(size, count))
     return bounds
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from service.core.ask_codec import ask_from_text
 from service.core.errors import BudgetExhausted, NotFound, ServiceError
 from service.core.request import Ask, Principal
 from service.released.panels import Panel, Panels, now_text
@@ -19,7 +20,7 @@ from service.released.store import Answers
 from service.walk.answer_body import line_amount
 from service.walk.answerer import Answerer
 from service.walk.question import Question
-from service.walk.submission import Errand
+from service.walk.submission import Submission
 
 log = logging.getLogger("halftone.panels")
 
@@ -33,21 +34,20 @@ class Owners(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshing:
-    """What a refresh needs. `ask_of` reads the stored request as the API reads a query's body."""
+class RefreshTools:
+    """What a refresh works with; the composition root makes it."""
 
     answerer: Answerer
     answers: Answers
     panels: Panels
     owners: Owners
-    ask_of: Callable[[str], Ask]
     publisher: Publisher | None
     patience_s: float
 
 
 @dataclass(slots=True)
 class PanelLine:
-    """The panel's budget line during one refresh; the walk asks it right before the charge (invariant R2)."""
+    """The panel's budget line during one refresh; the walk asks it right before the charge (invariant V2)."""
 
     panel: Panel
     panels: Panels
@@ -67,7 +67,7 @@ class PanelLine:
 class Refresher:
     """A thread that looks for panels whose time has come."""
 
-    def __init__(self, using: Refreshing) -> None:
+    def __init__(self, using: RefreshTools) -> None:
         self._using = using
         self._stop = threading.Event()
         self._published: dict[str, str] = {}  # panel: the query that its published rows come from
@@ -131,13 +131,13 @@ class Refresher:
 
     def _ask(self, panel: Panel, owner: Principal, now: str) -> None:
         using, line = self._using, PanelLine(panel, self._using.panels)
-        ask = using.ask_of(panel.request)
+        ask = ask_from_text(panel.request)
         if self._is_current(panel, ask, owner):
             using.panels.confirmed(panel.name, now)
             self._publish(panel)
             return
-        errand = Errand(ask, owner, panel.request, key=f"panel {panel.name} {now}", line=line)
-        done = using.answerer.run(errand, using.patience_s)
+        submission = Submission(ask, owner, panel.request, key=f"panel {panel.name} {now}", line=line)
+        done = using.answerer.run(submission, using.patience_s)
         if done.body is None:
             using.panels.stale(panel.name, "running", "the refresh takes long; the next one will find its answer")
             return

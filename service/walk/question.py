@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from service.catalog.check import bound_value
 from service.core.amounts import PICO, Terms, show_pico
-from service.core.boundary import Array
+from service.core.boundary import Array, Primitive
 from service.core.errors import BoundsMissing, CatalogRefused, LossOutOfRange
 from service.core.plan import Loss, Query
 from service.core.request import Ask
@@ -31,7 +31,7 @@ class Question:
     loss: Loss
     priced: PricedQuery
     notes: tuple[str, ...] = field(default=())
-    base: tuple[Mapping[str, Array], ...] = ()
+    base: tuple[Mapping[Primitive, Array], ...] = ()
 
 
 def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:
@@ -103,7 +103,7 @@ def check_cap(priced: PricedQuery, schema: Schema, terms: Terms) -> None:
     if most is None:
         return
     allowed = most * PICO // terms.epsilon_ceiling
-    asked = priced.cost.orders[-1] if priced.law == "laplace" else None
+    asked = priced.cost.orders[-1] if priced.law.pure else None
     if (asked is not None and asked > most) or (asked is None and priced.share > allowed):
         cost = f"epsilon {show_pico(asked)}" if asked is not None else f"a share of {show_pico(priced.share)}"
         raise LossOutOfRange(

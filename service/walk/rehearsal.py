@@ -7,28 +7,20 @@ neither a row nor a file of the dataset. What depends on released values (a divi
 text that is no number) can still only show once they are there.
 """
 
-from functools import lru_cache
+from collections import OrderedDict
 
 from sqlglot import exp
 
 from service.core.errors import ConstructRefused, TooBusy
+from service.core.places import first_place
 from service.core.plan import Query
 from service.core.schema import Schema, SqlType
-from service.engine.duckdb.scratch import Rehearsed, ScratchLost, ScratchRefused
-from service.sql.outer.places import first_place, marked, written_at
+from service.engine.base import Scratch, ScratchLost, ScratchRefused
 from service.walk.answer_json import can_show
-from service.walk.outer_sql import ScratchRun, core_types, is_plain
+from service.walk.outer_sql import core_types, is_plain
 
 SECONDS = 10.0
 REMEMBERED = 1024
-NO_SUCH_CAST = "Unimplemented type for cast"  # whatever the value
-
-CAST = "make the types fit, with CAST(x AS …) where they differ"
-REMEDIES = {
-    "GROUP BY clause": "put it into GROUP BY, or aggregate it",
-    "Subquery returns": "select one column in the subquery",
-    "format specifier": "use the codes of strftime: %Y, %m, %d, %H, %M, %S",
-}
 SHOW = "return numbers, text or dates; a span of time as DATE_DIFF('second', a, b)"
 
 Tables = tuple[tuple[str, tuple[tuple[str, SqlType], ...]], ...]
@@ -37,36 +29,36 @@ Tables = tuple[tuple[str, tuple[tuple[str, SqlType], ...]], ...]
 class Rehearsal:
     """Remembers what has passed: a dashboard asks the same again and again."""
 
-    def __init__(self, scratch: ScratchRun) -> None:
+    def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
-        self._rehearsed = lru_cache(maxsize=REMEMBERED)(self._rehearse)
+        self._passed: OrderedDict[tuple[str, Tables], tuple[str, ...]] = OrderedDict()
 
     def check(self, query: Query, schema: Schema) -> None:
         """Raises ConstructRefused where the outer SQL could not run on any released values."""
         if is_plain(query):
             return
-        select, tables = query.outer.select, _tables(query, schema)
         try:
-            found = self._rehearsed(select.sql(dialect="duckdb"), tables)
-            if found.cast_error is not None and _in_any_case(found.cast_error, select):
-                raise found.cast_error
+            types = self._types(query.outer.select, _tables(query, schema))
         except ScratchLost:
             raise TooBusy("the SQL could not be checked now; ask again", {"retry_after_s": 1}) from None
         except ScratchRefused as refused:
-            raise _refusal(refused, self._place(select, tables)) from None
-        _check_outputs(query, found.types)
+            raise ConstructRefused(
+                f"what is done with the aggregates does not fit: {refused.mistake}",
+                {"construct": "outer SQL", "remedy": refused.remedy, **_shown(refused.place)},
+            ) from None
+        _check_outputs(query, types)
 
-    def _rehearse(self, sql: str, tables: Tables) -> Rehearsed:
-        return self._scratch.rehearse(sql, {name: dict(columns) for name, columns in tables}, SECONDS)
-
-    def _place(self, select: exp.Expression, tables: Tables) -> dict[str, str | int]:
-        """Line and column of what was refused: the same SQL fails again, now with its places marked."""
-        text = marked(select)
-        try:
-            failed = self._rehearse(text, tables).cast_error
-        except ScratchRefused as refused:
-            failed = refused
-        return written_at(text, failed.line) if failed is not None else {}
+    def _types(self, select: exp.Expression, tables: Tables) -> tuple[str, ...]:
+        """Kept by the text of the tree: a tree is large, and equal ones are written alike."""
+        key = (select.sql(), tables)
+        known = self._passed.get(key)
+        if known is not None:
+            return known
+        types = self._scratch.rehearse(select, {name: dict(columns) for name, columns in tables}, SECONDS)
+        self._passed[key] = types
+        while len(self._passed) > REMEMBERED:
+            self._passed.popitem(last=False)
+        return types
 
 
 def _tables(query: Query, schema: Schema) -> Tables:
@@ -78,24 +70,8 @@ def _tables(query: Query, schema: Schema) -> Tables:
     return (*public, *cores)
 
 
-def _in_any_case(failed: ScratchRefused, select: exp.Expression) -> bool:
-    """Is a failed cast the SQL's own fault? It is if there is no such cast, or if it is about a literal."""
-    said = _first_line(failed.message)
-    texts = {str(part.this) for part in select.find_all(exp.Literal) if part.is_string and part.this}
-    return NO_SUCH_CAST in said or any(f"'{text}'" in said or f'"{text}"' in said for text in texts)
-
-
-def _refusal(refused: ScratchRefused, place: dict[str, str | int]) -> ConstructRefused:
-    said = _first_line(refused.message)
-    remedy = next((remedy for words, remedy in REMEDIES.items() if words in said), CAST)
-    return ConstructRefused(
-        f"what is done with the aggregates does not fit: {said}", {"construct": "outer SQL", "remedy": remedy, **place}
-    )
-
-
-def _first_line(message: str) -> str:
-    """Without the kind of error before it, and the list of candidates behind."""
-    return message.split("\n", 1)[0].partition(" Error: ")[2] or message.split("\n", 1)[0]
+def _shown(place: tuple[int, int] | None) -> dict[str, str | int]:
+    return {} if place is None else {"line": place[0], "column": place[1]}
 
 
 def _check_outputs(query: Query, types: tuple[str, ...]) -> None:
@@ -103,8 +79,7 @@ def _check_outputs(query: Query, types: tuple[str, ...]) -> None:
     assert isinstance(select, exp.Query)
     for output, tree, kind in zip(query.outer.outputs, select.selects, types, strict=False):  # a position may follow
         if not can_show(kind):
-            place = first_place(tree)
             raise ConstructRefused(
                 f"{output.name} is of type {kind}, which an answer can not hold",
-                {"construct": kind, "remedy": SHOW, **place},
+                {"construct": kind, "remedy": SHOW, **_shown(first_place(tree))},
             )

@@ -1,6 +1,6 @@
 """Questions that a stored release already answers: free, because nothing new leaves the boundary.
 
-A core is stored as its keys and noisy primitives under its frame (answer/frames.py). Another question
+A core is stored as its keys and noisy primitives under its frame (service/walk/sameness.py). Another question
 on the same frame and data version is derived from it when the primitives express all of its
 aggregates, under the same bounds and with no more noise than its price would buy.
 """
@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from service.core.boundary import Array, KeyTable, ReleasedTable
+from service.core.boundary import Array, KeyTable, Primitive, ReleasedTable
 from service.core.plan import Attribute, Measure, Plan
-from service.privacy.pricing.no_worse import comparable, no_worse
+from service.privacy.pricing.no_worse import no_worse, under_same_bounds
 from service.privacy.pricing.priced import PricedPlan
 from service.privacy.pricing.refine import difference
 from service.privacy.primitives.derive import derivable, derive
-from service.privacy.primitives.noised import WITH_ROWS
+from service.privacy.primitives.names import read, written
+from service.privacy.primitives.noised import Part
 from service.released.store import Answers, StoredRelease
 from service.walk.answer_body import receipt
 from service.walk.outer_sql import replicas_wanted
@@ -55,7 +56,8 @@ def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, 
     plan = priced.plan
     arrays: dict[str, Array] = {f"{KEY}{name}": values for name, values in table.keys.columns.items()}
     shapes: dict[str, list[int]] = {}
-    for name, values in table.primitives.items():
+    for primitive, values in table.primitives.items():
+        name = written(primitive)
         shapes[name] = list(values.shape)
         arrays[f"{PRIMITIVE}{name}"] = values.reshape(-1)
     head = {
@@ -82,11 +84,11 @@ def replay(question: Question, stored: OnFrames) -> Replayed | None:
 
 
 def lessened(question: Question, stored: OnFrames) -> Question:
-    """The question at the price of what stored Gaussian releases lack (DESIGN section 13), if they help."""
+    """The question at the price of what stored Gaussian releases lack, if they help."""
     if not any(stored):
         return question
     bases = [
-        comparable(priced, _union(priced.plan, releases)) if priced.plan.keys_declared else {}
+        under_same_bounds(priced, _union(priced.plan, releases)) if priced.plan.keys_declared else {}
         for priced, releases in zip(question.priced.plans, stored, strict=True)
     ]
     cheaper = difference(question.priced, [tuple(base) for base in bases])
@@ -105,7 +107,7 @@ def _find(
     if plan.keys_declared and len(stored) > 1:
         offers.append((_union(plan, stored), stored[0]))
     for everything, source in offers:
-        primitives = comparable(priced, everything)
+        primitives = under_same_bounds(priced, everything)
         if _selection_serves(source.head["selection"], _selection(priced)) and no_worse(priced, primitives):
             assert derivable(plan, primitives)
             wanted = replicas_wanted(question.query) if core == 0 else frozenset()
@@ -113,27 +115,30 @@ def _find(
     return None
 
 
-def _union(plan: Plan, stored: Iterable[StoredRelease]) -> dict[str, Array]:
+def _union(plan: Plan, stored: Iterable[StoredRelease]) -> dict[Primitive, Array]:
     """Everything released on one frame whose keys are declared: the same groups in the same order."""
-    union: dict[str, Array] = {}
+    union: dict[Primitive, Array] = {}
     for one in stored:
         union = _renamed(plan, one) | union
     return union
 
 
-def _renamed(plan: Plan, stored: StoredRelease) -> dict[str, Array]:
+def _renamed(plan: Plan, stored: StoredRelease) -> dict[Primitive, Array]:
     """Stored primitives under the names that this plan gives to the same measures; others are left out."""
     here = {digest: name for name, digest in _sources(plan).items()}
     sources: Mapping[str, str] = stored.head["sources"]
     names = {old: here[digest] for old, digest in sources.items() if digest in here}
-    primitives: dict[str, Array] = {}
+    primitives: dict[Primitive, Array] = {}
     for name, shape in stored.head["shapes"].items():
-        words = name.split(" ")
-        if words[1] in sources:
-            if words[1] not in names and not words[0].endswith(WITH_ROWS):
+        item = read(name)
+        if item is None:
+            continue
+        if item.source in sources:
+            if item.source not in names and not (isinstance(item, Part) and item.vector.with_rows):
                 continue
-            words[1] = names.get(words[1], ELSEWHERE)  # COUNT(*) can be read beside a measure that nobody asks for
-        primitives[" ".join(words)] = stored.arrays[f"{PRIMITIVE}{name}"].reshape(shape)
+            # COUNT(*) can be read beside a measure that nobody asks for
+            item = replace(item, source=names.get(item.source, ELSEWHERE))
+        primitives[item] = stored.arrays[f"{PRIMITIVE}{name}"].reshape(shape)
     return primitives
 
 
@@ -154,7 +159,7 @@ def _selection(priced: PricedPlan) -> dict[str, Any] | None:
         return None
     bounds = priced.plan.bounds
     return {
-        "law": priced.law,
+        "law": priced.law.name,
         "amounts": [part.amount for part in priced.of("keys")],
         "delta": str(priced.delta),
         "groups_per_unit": bounds.groups_per_unit,

@@ -11,15 +11,17 @@ import json
 from sqlglot import exp
 
 from service.core.plan import Attribute, Measure, Plan
-from service.core.schema import UNIT_COLUMN
-from service.sql.expr.trees import text
+from service.core.prepared import UNIT_COLUMN
+from service.sql.expr.canonical import canonical_text
 
 
 def frame(plan: Plan) -> str:
     """Digest of rows and keys without measures and attributes."""
     kept = {UNIT_COLUMN, *(key.name for key in plan.keys)}
-    selected = [text(column) for column in plan.rows.expressions if column.alias_or_name in kept]
-    rest = [[name, text(part)] for name, part in sorted(plan.rows.args.items()) if part and name != "expressions"]
+    selected = [canonical_text(column) for column in plan.rows.expressions if column.alias_or_name in kept]
+    rest = [
+        [name, canonical_text(part)] for name, part in sorted(plan.rows.args.items()) if part and name != "expressions"
+    ]
     keys = [[key.name, str(key.type), repr(key.domain), repr(key.public)] for key in plan.keys]
     return _digest([selected, rest, keys])
 
@@ -29,8 +31,8 @@ def identity(plan: Plan, argument: Measure | Attribute) -> str:
     column = next(column for column in plan.rows.expressions if column.alias_or_name == argument.name)
     body = column.this if isinstance(column, exp.Alias) else column
     if isinstance(argument, Measure):
-        return _digest([text(body), str(argument.step), argument.low, argument.high, argument.auto])
-    return _digest([text(body), repr(argument.domain)])
+        return _digest([canonical_text(body), str(argument.step), argument.low, argument.high, argument.auto])
+    return _digest([canonical_text(body), repr(argument.domain)])
 
 
 def _digest(parts: list[object]) -> str:

@@ -22,7 +22,7 @@ class Line(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Submission:
     """One request to be answered. `key` and `request_hash` name the attempt; `asked_at` is its arrival."""
 
     ask: Ask
@@ -48,7 +48,7 @@ class Submitted:
 
 
 def to_store(
-    errand: Errand,
+    submission: Submission,
     question: Question,
     query_id: str,
     body: bytes,
@@ -59,11 +59,11 @@ def to_store(
     """An answer as the store keeps it, under the time at which it was asked for."""
     return StoredAnswer(
         query_id=query_id,
-        principal=errand.principal.prefix,
+        principal=submission.principal.prefix,
         dataset=question.query.dataset,
         data_version=question.schema.data_version,
-        sql=errand.ask.sql,
-        asked_at=errand.asked_at,
+        sql=submission.ask.sql,
+        asked_at=submission.asked_at,
         status="failed" if failed else "answered",
         body=body,
         replay_of=replay_of,

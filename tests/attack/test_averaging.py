@@ -15,7 +15,7 @@ import pytest
 from service.app import Books, Walk
 from service.core.plan import Loss
 from service.core.request import Ask, AskedBounds, Principal
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
 from tests.fixtures.slots import answerer_of
 from tests.fixtures.whole import ANALYST, OTHER, clinic
 
@@ -195,5 +195,5 @@ def test_a_stored_answer_is_free_for_everyone_who_may_read_and_after_a_restart(
     body = restarted.submit(asking(BASE), OTHER, None, "", 30).body
     assert json.loads(body or b"")["rows"] == first["rows"]
     assert spent(books) == before
-    listed = restarted.history(OTHER, Wanted("clinic", "sum(COST) AS s FROM visits WHERE cost > 10"))
+    listed = restarted.history(OTHER, HistoryPart("clinic", "sum(COST) AS s FROM visits WHERE cost > 10"))
     assert listed[0]["replay_of"] == first["id"]

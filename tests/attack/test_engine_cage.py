@@ -15,15 +15,15 @@ import duckdb
 import numpy as np
 import pytest
 
-from service.core.plan import Statement
-from service.engine.base import EngineFailed
+from service.engine.base import EngineFailed, ScratchRefused
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import Importer, ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
 from service.engine.duckdb.processes import cage
 from service.engine.duckdb.processes.child import Child
-from service.engine.duckdb.scratch import Scratch, ScratchOptions, ScratchRefused
-from tests.unit.engine.contract import SECONDS, column
+from service.engine.duckdb.scratch import DuckDBScratch, ScratchOptions
+from service.engine.emit.spelling import Statement
 from tests.unit.engine.shop import DECLARED, write_shop
+from tests.unit.engine.sql_text import SECONDS, column, rows
 
 MEMORY = 256 * 2**20
 RAN_ANYWAY = {"columns", "types", "frame"}  # reasons that mean: the statement itself did succeed
@@ -33,7 +33,7 @@ RAN_ANYWAY = {"columns", "types", "frame"}  # reasons that mean: the statement i
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     held = tmp_path_factory.mktemp("cage")
     sources = write_shop(held / "sources")
-    importer = Importer(held / "data", [held / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(held / "data", [held / "sources"], ImportOptions(MEMORY, threads=1))
     for name in ("orders", "shops"):
         importer.prepare("shop", DECLARED[name], sources[name])
     (held / "loot.csv").write_text("secret\n42\n")
@@ -51,8 +51,8 @@ def engine(folder: Path) -> Iterator[DuckDBEngine]:
 
 
 @pytest.fixture(scope="module")
-def scratch(folder: Path) -> Iterator[Scratch]:
-    held = Scratch(folder / "data", ScratchOptions(workers=1, memory_bytes=MEMORY))
+def scratch(folder: Path) -> Iterator[DuckDBScratch]:
+    held = DuckDBScratch(folder / "data", ScratchOptions(workers=1, memory_bytes=MEMORY))
     yield held
     held.close()
 
@@ -125,7 +125,7 @@ LEFT_BEHIND = [
 def test_the_engine_child_refuses(engine: DuckDBEngine, folder: Path, sql: str) -> None:
     with engine.slot("shop", SECONDS) as slot:
         with pytest.raises(EngineFailed) as failed:
-            slot.run(Statement(sql.format(folder=folder), ("n",)), None, SECONDS)
+            slot._run(Statement(sql.format(folder=folder), ("n",)), None, SECONDS)
         assert failed.value.reason not in {*RAN_ANYWAY, "died", "deadline"}
     assert not list(folder.glob("out*"))
 
@@ -153,9 +153,9 @@ def test_the_settings_leave_the_data_readable(locked: duckdb.DuckDBPyConnection)
 
 
 @pytest.mark.parametrize("sql", READS + WRITES[:1] + OPENINGS[:1])
-def test_the_scratch_child_refuses(scratch: Scratch, folder: Path, sql: str) -> None:
+def test_the_scratch_child_refuses(scratch: DuckDBScratch, folder: Path, sql: str) -> None:
     with pytest.raises(ScratchRefused):
-        scratch.run(sql.format(folder=folder), {}, (), "shop", SECONDS)
+        scratch._run(sql.format(folder=folder), {}, (), "shop", SECONDS)
     assert not list(folder.glob("out*"))
 
 
@@ -172,15 +172,15 @@ def test_python_variables_of_the_child_are_no_tables(engine: DuckDBEngine) -> No
     """A bare connection reads the caller's variables by name: here the worker's own."""
     for name in ("payload", "table", "names", "self", "INCOMING", "relation"):
         with engine.slot("shop", SECONDS) as slot, pytest.raises(EngineFailed) as failed:
-            slot.run(Statement(f'SELECT count(*) AS n FROM "{name}"', ("n",)), None, SECONDS)
+            slot._run(Statement(f'SELECT count(*) AS n FROM "{name}"', ("n",)), None, SECONDS)
         assert failed.value.reason == "CatalogException"
 
 
-def test_the_scratch_child_has_no_private_table(scratch: Scratch) -> None:
+def test_the_scratch_child_has_no_private_table(scratch: DuckDBScratch) -> None:
     with pytest.raises(ScratchRefused):
-        scratch.run('SELECT count(*) AS n FROM "orders"', {}, ("shops",), "shop", SECONDS)
-    files = scratch.run("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL", {}, ("shops",), "shop", SECONDS)
-    assert [Path(row[0]).parent.name for row in files.rows] == ["shops"]
+        scratch._run('SELECT count(*) AS n FROM "orders"', {}, ("shops",), "shop", SECONDS)
+    files = scratch._run("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL", {}, ("shops",), "shop", SECONDS)
+    assert [Path(row[0]).parent.name for row in rows(files)] == ["shops"]
 
 
 def test_a_memory_bomb_hits_the_address_space_limit_and_nobody_else(engine: DuckDBEngine) -> None:
@@ -188,7 +188,7 @@ def test_a_memory_bomb_hits_the_address_space_limit_and_nobody_else(engine: Duck
     for bomb in ("SELECT len(range(2000000000)) AS n", "SELECT length(repeat('x', 3000000000)) AS n"):
         began = time.monotonic()
         with engine.slot("shop", SECONDS) as slot, pytest.raises(EngineFailed) as failed:
-            slot.run(Statement(bomb, ("n",)), None, SECONDS)
+            slot._run(Statement(bomb, ("n",)), None, SECONDS)
         assert failed.value.reason not in {*RAN_ANYWAY, "deadline"}
         assert time.monotonic() - began < SECONDS / 2
         with engine.slot("shop", SECONDS) as slot:
@@ -200,7 +200,7 @@ def test_operators_stop_at_the_memory_limit_of_their_child(engine: DuckDBEngine)
     hog = "SELECT length(string_agg(x::VARCHAR, ',')) + count(DISTINCT x) AS n FROM range(60000000) t(x)"
     with engine.slot("shop", SECONDS) as slot:
         with pytest.raises(EngineFailed) as failed:
-            slot.run(Statement(hog, ("n",)), None, SECONDS)
+            slot._run(Statement(hog, ("n",)), None, SECONDS)
         assert failed.value.reason == "MemoryError"
         status = Path(f"/proc/{slot._child.process.pid}/status").read_text()
     peak = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
@@ -211,7 +211,7 @@ def test_a_statement_that_no_interrupt_reaches_is_killed_at_the_deadline(engine:
     """sleep_ms and single long vector functions ignore max_execution_time; SIGKILL does not ask."""
     began = time.monotonic()
     with engine.slot("shop", SECONDS) as slot, pytest.raises(EngineFailed) as failed:
-        slot.run(Statement("SELECT sleep_ms(8000) AS n", ("n",)), None, 0.5)
+        slot._run(Statement("SELECT sleep_ms(8000) AS n", ("n",)), None, 0.5)
     assert failed.value.reason == "deadline"
     assert time.monotonic() - began < 4
 
@@ -228,15 +228,15 @@ def test_division_by_zero_is_null_not_an_error(engine: DuckDBEngine) -> None:
         assert column(slot, sql) == [0]
 
 
-def test_what_one_question_leaves_behind_the_next_does_not_find(engine: DuckDBEngine, scratch: Scratch) -> None:
+def test_what_one_question_leaves_behind_the_next_does_not_find(engine: DuckDBEngine, scratch: DuckDBScratch) -> None:
     """Released tables live for one call: the next analyst's SQL must not read them."""
-    scratch.run("SELECT * FROM core_0", {"core_0": {"a": np.arange(3)}}, (), "shop", SECONDS)
+    scratch._run("SELECT * FROM core_0", {"core_0": {"a": np.arange(3)}}, (), "shop", SECONDS)
     with pytest.raises(ScratchRefused):
-        scratch.run("SELECT * FROM core_0", {}, (), "shop", SECONDS)
+        scratch._run("SELECT * FROM core_0", {}, (), "shop", SECONDS)
     with pytest.raises(ScratchRefused):
-        scratch.run("SELECT nope FROM core_0", {"core_0": {"a": np.arange(3)}}, (), "shop", SECONDS)
+        scratch._run("SELECT nope FROM core_0", {"core_0": {"a": np.arange(3)}}, (), "shop", SECONDS)
     with pytest.raises(ScratchRefused):
-        scratch.run("SELECT * FROM core_0", {}, (), "shop", SECONDS)
+        scratch._run("SELECT * FROM core_0", {}, (), "shop", SECONDS)
 
 
 @pytest.fixture(scope="module")

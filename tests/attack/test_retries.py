@@ -25,11 +25,11 @@ from service.core.errors import (
 )
 from service.core.plan import Loss
 from service.core.request import Ask, Principal
-from service.engine.duckdb.scratch import Rehearsed, ScratchRefused
+from service.engine.base import ScratchRefused
 from service.ledger.book import By, Hold, Ledger
 from service.store.database import Store
 from service.walk import Answerer
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
 from tests.fixtures.slots import ZeroEngine, answerer_of, failing
 from tests.fixtures.whole import ANALYST, OTHER, clinic
 
@@ -130,7 +130,7 @@ def test_the_same_attempt_at_two_processes_is_one_charge(opened: tuple[Books, Wa
     first = threading.Thread(
         target=lambda: found.append(here.submit(counting(51, fresh=True), ANALYST, "key-6", "hash", 30))
     )
-    there._earlier = lambda errand: began.wait(10) and None  # type: ignore[method-assign, func-returns-value, assignment]
+    there._earlier = lambda submission: began.wait(10) and None  # type: ignore[method-assign, func-returns-value, assignment]
     first.start()
     found.append(there.submit(counting(51, fresh=True), ANALYST, "key-6", "hash", 30))
     first.join()
@@ -174,7 +174,7 @@ def test_every_failure_after_the_charge_looks_the_same_and_costs_once(opened: tu
     with pytest.raises(AnswerFailed) as seen:
         failed.find(str(query_id), ANALYST)
     assert seen.value.detail == first.value.detail
-    listed = {item["id"]: item["status"] for item in failed.history(ANALYST, Wanted("clinic"))}
+    listed = {item["id"]: item["status"] for item in failed.history(ANALYST, HistoryPart("clinic"))}
     assert listed[str(query_id)] == "failed"
 
 
@@ -270,8 +270,8 @@ class BusyScratch:
     def run(self, *_: object, **__: object) -> object:
         raise self.error
 
-    def rehearse(self, *_: object) -> Rehearsed:
-        return Rehearsed(("BIGINT",), None)
+    def rehearse(self, *_: object) -> tuple[str, ...]:
+        return ("BIGINT",)
 
 
 @pytest.mark.parametrize("error", [TooBusy("busy"), Conflict("removed"), RuntimeError("unforeseen")])

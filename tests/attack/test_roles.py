@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 
 from service.console import FILES, PAGE
+from tests.fixtures.documented import routes
 from tests.fixtures.service import House, open_house
 
 RANK = {"public": -1, "viewer": 0, "analyst": 1, "admin": 2}
@@ -21,23 +21,6 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     opened = open_house(tmp_path_factory.mktemp("roles"), requests_per_minute=1_000_000, metrics=True)
     yield opened
     opened.close()
-
-
-def routes(app: Any) -> list[APIRoute]:
-    """Every route, also those of included routers, whatever the framework wraps them in."""
-    found: list[APIRoute] = []
-
-    def walk(items: Any) -> None:
-        for item in items:
-            if isinstance(item, APIRoute):
-                found.append(item)
-            else:
-                inner = getattr(getattr(item, "original_router", item), "routes", None)
-                assert inner is not None, f"a route of another kind: {item!r}"
-                walk(inner)
-
-    walk(app.routes)
-    return found
 
 
 def declared_roles(dependant: Any) -> set[str]:

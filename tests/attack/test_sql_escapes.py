@@ -8,8 +8,8 @@ import sqlglot
 
 from service.core.errors import ConstructRefused, ServiceError, SyntaxRefused
 from service.core.plan import Query
+from service.core.prepared import UNIT_COLUMN
 from service.core.request import Ask
-from service.core.schema import UNIT_COLUMN
 from service.sql.read.parse import DIALECTS
 from service.sql.understand import understand
 from tests.fixtures.prepared import prepared

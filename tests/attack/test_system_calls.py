@@ -18,13 +18,12 @@ import numpy as np
 import pytest
 
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import Importer, ImportOptions
-from service.engine.duckdb.processes import pool
-from service.engine.duckdb.processes import syscalls as calls
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.processes import pool, syscalls
 from service.engine.duckdb.processes.seccomp import MACHINES
-from service.engine.duckdb.scratch import Scratch, ScratchOptions
-from tests.unit.engine.contract import SECONDS, column
+from service.engine.duckdb.scratch import DuckDBScratch, ScratchOptions
 from tests.unit.engine.shop import DECLARED, write_shop
+from tests.unit.engine.sql_text import SECONDS, column, rows
 
 MEMORY = 256 * 2**20
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +36,7 @@ ELSEWHERE = {"clone3", "x32", "younger call"}  # attempts that no system lets th
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     held = tmp_path_factory.mktemp("calls")
     sources = write_shop(held / "sources")
-    importer = Importer(held / "data", [held / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(held / "data", [held / "sources"], ImportOptions(MEMORY, threads=1))
     for name in ("orders", "shops"):
         importer.prepare("shop", DECLARED[name], sources[name])
     (held / "ledger").write_text("spent: 3\n")
@@ -77,7 +76,7 @@ def test_whoever_takes_over_a_child_is_refused(seen: dict[str, Any], folder: Pat
 
 def test_every_listed_call_is_refused_in_every_thread(seen: dict[str, Any]) -> None:
     place = MACHINES[os.uname().machine][0]
-    listed = {**calls.NEVER, **calls.CHANGES, **calls.UNREADABLE}
+    listed = {**syscalls.NEVER, **syscalls.CHANGES, **syscalls.UNREADABLE}
     assert seen["swept"] == {name: expected(name) for name, numbers in listed.items() if numbers[place] is not None}
 
 
@@ -102,11 +101,11 @@ def test_a_child_that_was_attacked_still_answers_with_all_its_threads(engine: Du
 
 
 def test_the_scratch_engine_still_works(folder: Path) -> None:
-    scratch = Scratch(folder / "data", ScratchOptions(workers=1, memory_bytes=MEMORY, threads=2))
+    scratch = DuckDBScratch(folder / "data", ScratchOptions(workers=1, memory_bytes=MEMORY, threads=2))
     try:
         tables = {"core_0": {"a": np.arange(1000)}}
         sql = 'SELECT sum(core_0.a) AS n, (SELECT count(*) FROM "shops") AS m FROM core_0'
-        assert scratch.run(sql, tables, ("shops",), "shop", SECONDS).rows[0][0] == 499_500
+        assert rows(scratch._run(sql, tables, ("shops",), "shop", SECONDS))[0][0] == 499_500
     finally:
         scratch.close()
 
@@ -140,14 +139,15 @@ def test_a_child_that_imports_spills_into_its_folder_and_has_no_network(tmp_path
 
 FORBIDDING = """
 import ctypes, errno, os
-from service.engine.duckdb.processes import syscalls as calls, seccomp as filter
-place, _ = filter.MACHINES[os.uname().machine]
-REFUSE = (filter.RETURN, 0, 0, 0x00050000 | errno.EPERM)
-steps = [(filter.LOAD, 0, 0, filter.NUMBER)]
-for numbers in (calls.SECCOMP, calls.MOUNTS["unshare"]):
-    steps += [(filter.EQUAL, 0, 1, numbers[place]), REFUSE]
+from service.engine.duckdb.processes import syscalls
+from service.engine.duckdb.processes import seccomp
+place, _ = seccomp.MACHINES[os.uname().machine]
+REFUSE = (seccomp.RETURN, 0, 0, 0x00050000 | errno.EPERM)
+steps = [(seccomp.LOAD, 0, 0, seccomp.NUMBER)]
+for numbers in (syscalls.SECCOMP, syscalls.MOUNTS["unshare"]):
+    steps += [(seccomp.EQUAL, 0, 1, numbers[place]), REFUSE]
 assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0
-assert filter.load(os.uname().machine, [*steps, (filter.RETURN, 0, 0, filter.ALLOW)])
+assert seccomp.load_program(os.uname().machine, [*steps, (seccomp.RETURN, 0, 0, seccomp.ALLOW)])
 """
 WORKING_ON = """
 import json, logging, sys
@@ -155,7 +155,7 @@ from pathlib import Path
 from service.api.middleware.logs import configure
 from service.engine.duckdb.processes.child import walls
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from tests.unit.engine.contract import column
+from tests.unit.engine.sql_text import column
 configure("info")
 engine = DuckDBEngine(Path(sys.argv[1]), EngineOptions(workers=2, memory_bytes=2**29, threads=1))
 with engine.slot("shop", 60) as one, engine.slot("shop", 60) as two:

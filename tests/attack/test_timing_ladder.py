@@ -16,7 +16,7 @@ from service.ledger.book import By
 from service.released.panels import now_text
 from service.settings import Settings
 from service.walk import Answerer
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
 from service.walk.ladder import Ladder
 from tests.fixtures.slots import WoundClock, ZeroEngine, answerer_of, failing
 from tests.fixtures.whole import ANALYST, OTHER, clinic
@@ -101,7 +101,7 @@ def test_while_an_outcome_waits_for_its_rung_nobody_can_see_it(opened: tuple[Boo
     books, walk = opened
     elsewhere = answerer_of(books, walk)  # another process: same store, no jobs of ours
     ask = Ask("clinic", f"SELECT COUNT(*) AS n FROM visits WHERE cost < {60 + fails}", Loss("epsilon", PICO // 1000))
-    before = [item["id"] for item in elsewhere.history(ANALYST, Wanted("clinic"))]
+    before = [item["id"] for item in elsewhere.history(ANALYST, HistoryPart("clinic"))]
     failures = books.ledger.balance("clinic").failures
     seen: dict[str, object] = {}
 
@@ -112,7 +112,7 @@ def test_while_an_outcome_waits_for_its_rung_nobody_can_see_it(opened: tuple[Boo
         seen["admin"] = bench.answerer.find(query_id, ADMIN).status
         seen["viewer"] = _code(bench.answerer, query_id, VIEWER)
         seen["stranger"] = _code(bench.answerer, query_id, OTHER)
-        listed = {item["id"]: item["status"] for item in elsewhere.history(ANALYST, Wanted("clinic"))}
+        listed = {item["id"]: item["status"] for item in elsewhere.history(ANALYST, HistoryPart("clinic"))}
         seen["history"] = (listed.pop(query_id), list(listed))
         seen["replay"] = elsewhere.estimate(ask, OTHER)["replay_of"]
         seen["retry"] = elsewhere.submit(ask, ANALYST, f"rung {fails}", "hash", 0).status
@@ -160,7 +160,7 @@ def test_history_tells_when_a_question_came_not_when_it_was_done(opened: tuple[B
 
     bench.clock.on_sleep = look
     bench.outcome(fresh(5))
-    (newest, *_) = bench.answerer.history(ANALYST, Wanted("clinic", "cost > 5"))
+    (newest, *_) = bench.answerer.history(ANALYST, HistoryPart("clinic", "cost > 5"))
     assert newest["asked_at"] <= stamps[0]
 
 

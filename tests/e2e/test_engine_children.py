@@ -15,10 +15,11 @@ import pytest
 
 from service.engine.duckdb import manifest as manifests
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import Importer, ImportOptions, Progress
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.reports import Progress
 from service.engine.sources import Source
-from tests.unit.engine.contract import SECONDS, column
 from tests.unit.engine.shop import DECLARED, write_shop
+from tests.unit.engine.sql_text import SECONDS, column
 
 MEMORY = 256 * 2**20
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,26 +27,26 @@ ROOT = Path(__file__).resolve().parents[2]
 HOLDING = """
 import sys
 from pathlib import Path
-from service.core.plan import Statement
+from service.engine.emit.spelling import Statement
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from tests.unit.engine.contract import SLOW
+from tests.unit.engine.sql_text import SLOW
 engine = DuckDBEngine(Path(sys.argv[1]), EngineOptions(workers=1, memory_bytes=2**28, threads=1))
 with engine.slot("shop", 30) as slot:
     print(slot._child.process.pid, flush=True)
-    slot.run(Statement(SLOW, ("n",)), None, 600)
+    slot._run(Statement(SLOW, ("n",)), None, 600)
 """
 
 IMPORTING = """
 import sys, time
 from pathlib import Path
-from service.engine.duckdb.importing.importer import Importer, ImportOptions, Progress
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions, Progress
 from service.engine.sources import Source
 from tests.unit.engine.shop import DECLARED
 def stop(progress):
     if progress.step == int(sys.argv[3]):
         print("here", flush=True)
         time.sleep(600)
-importer = Importer(Path(sys.argv[1]), [Path(sys.argv[2])], ImportOptions(2**28, threads=1))
+importer = DuckDBImporter(Path(sys.argv[1]), [Path(sys.argv[2])], ImportOptions(2**28, threads=1))
 importer.prepare("shop", DECLARED["orders"], Source("parquet", "orders.parquet"), stop)
 """
 
@@ -53,7 +54,7 @@ importer.prepare("shop", DECLARED["orders"], Source("parquet", "orders.parquet")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     sources = write_shop(tmp_path / "sources")
-    importer = Importer(tmp_path / "data", [tmp_path / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(tmp_path / "data", [tmp_path / "sources"], ImportOptions(MEMORY, threads=1))
     importer.prepare("shop", DECLARED["orders"], sources["orders"])
     return tmp_path
 
@@ -94,17 +95,17 @@ def test_children_do_not_outlive_a_service_that_is_killed(folder: Path) -> None:
 @pytest.mark.parametrize("step", [1, 3, 5])
 def test_an_import_that_is_killed_leaves_the_old_version_serving(folder: Path, step: int) -> None:
     dataset = manifests.dataset_folder(folder / "data", "shop")
-    before = manifests.load(dataset)
+    before = manifests.load_manifest(dataset)
     importing = start(IMPORTING, str(folder / "data"), str(folder / "sources"), str(step))
     assert importing.stdout is not None
     assert importing.stdout.readline() == "here\n"
     os.kill(importing.pid, signal.SIGKILL)
     importing.wait()
     importing.stdout.close()
-    assert manifests.load(dataset) == before
+    assert manifests.load_manifest(dataset) == before
     assert list(dataset.glob("_build-*"))
 
-    importer = Importer(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
     importer.clean()
     assert not list(dataset.glob("_build-*"))
     engine = DuckDBEngine(folder / "data", EngineOptions(workers=1, memory_bytes=MEMORY, threads=1))
@@ -124,18 +125,18 @@ def test_a_swap_that_dies_between_files_and_manifest_changes_nothing(
 ) -> None:
     """The files of the new version are in place, the manifest is not: they are leftovers."""
     dataset = manifests.dataset_folder(folder / "data", "shop")
-    before = manifests.load(dataset)
+    before = manifests.load_manifest(dataset)
     assert before is not None
-    importer = Importer(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(manifests, "save", die)
+        patch.setattr(manifests, "save_manifest", die)
         with pytest.raises(KeyboardInterrupt):
             importer.prepare("shop", DECLARED["orders"], before.tables["orders"].source)
-    assert manifests.load(dataset) == before
+    assert manifests.load_manifest(dataset) == before
     assert (dataset / "orders" / "v2.duckdb").exists()
     importer.clean()
     assert not (dataset / "orders" / "v2.duckdb").exists()
@@ -145,7 +146,7 @@ def test_a_swap_that_dies_between_files_and_manifest_changes_nothing(
 def test_many_versions_while_many_ask(folder: Path) -> None:
     """Swaps under load: every answer is right, on one version or another, and nobody is turned away."""
     engine = DuckDBEngine(folder / "data", EngineOptions(workers=2, memory_bytes=2 * MEMORY, threads=1))
-    importer = Importer(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
     source = Source("parquet", "orders.parquet")
     versions: set[int] = set()
     done = False
@@ -185,7 +186,7 @@ def test_six_million_rows_are_prepared_within_the_memory_of_the_import(tmp_path:
             f" FROM range(6000000) t(i)) TO '{tmp_path}/sources/orders.parquet'"
         )
     memory = 512 * 2**20
-    importer = Importer(tmp_path / "data", [tmp_path / "sources"], ImportOptions(memory, threads=2))
+    importer = DuckDBImporter(tmp_path / "data", [tmp_path / "sources"], ImportOptions(memory, threads=2))
     told: list[Progress] = []
     prepared = importer.prepare("shop", DECLARED["orders"], Source("parquet", "orders.parquet"), told.append)
     assert prepared.rows == 6_000_000

@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.core.plan import ONE, DistinctNeed, KeysNeed, Plan, UnitsNeed
-from service.engine.emit import kept_pairs as emit_choose
-from service.engine.emit import keys as emit_keys
-from service.engine.emit import spelling as emit_duckdb
+from service.engine.emit import kept_pairs, keys, spelling
 from tests.fixtures.visits import (
     WARDS,
     Visit,
@@ -42,11 +40,11 @@ def colliding(salt: int, unit_key: str, parts: tuple[str, ...]) -> str:
     return f"(hash({', '.join(parts)}) % 3)"
 
 
-@pytest.fixture(params=[emit_duckdb.choice, colliding], ids=["salted", "colliding"])
+@pytest.fixture(params=[spelling.choice, colliding], ids=["salted", "colliding"])
 def choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Choice:
     """The real hash, and one with collisions, which must cost slots and never add one."""
-    monkeypatch.setattr(emit_choose, "choice", request.param)
-    monkeypatch.setattr(emit_keys, "choice", request.param)
+    monkeypatch.setattr(kept_pairs, "choice", request.param)
+    monkeypatch.setattr(keys, "choice", request.param)
     chosen: Choice = request.param
     return chosen
 
@@ -212,8 +210,8 @@ EVERYWHERE = [visit(1, ward, 1, tag) for ward in ("a", "b", "c") for tag in rang
 def test_the_checks_catch_units_that_keep_everything(
     check: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emit_choose, "may_exceed", lambda *_: None)
-    monkeypatch.setattr(emit_keys, "may_exceed", lambda *_: None)
+    monkeypatch.setattr(kept_pairs, "may_exceed", lambda *_: None)
+    monkeypatch.setattr(keys, "may_exceed", lambda *_: None)
     with pytest.raises(AssertionError):
         check((open_hospital(EVERYWHERE), open_hospital(without(EVERYWHERE, 1))), plans()["filtered"], 2)
 
@@ -221,8 +219,8 @@ def test_the_checks_catch_units_that_keep_everything(
 @pytest.mark.parametrize("check", [check_distinct, check_units, check_keys, check_weighted_keys, check_shared_keys])
 def test_the_checks_catch_ties_that_win(check: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Below or at the (k+1)-th smallest instead of strictly below: colliding values would all be kept."""
-    monkeypatch.setattr(emit_choose, "choice", lambda *_: "CAST(0 AS UBIGINT)")
-    text = emit_choose._ranked
-    monkeypatch.setattr(emit_choose, "_ranked", lambda *a: text(*a).replace("count(*) OVER", "rank() OVER"))
+    monkeypatch.setattr(kept_pairs, "choice", lambda *_: "CAST(0 AS UBIGINT)")
+    text = kept_pairs._ranked
+    monkeypatch.setattr(kept_pairs, "_ranked", lambda *a: text(*a).replace("count(*) OVER", "rank() OVER"))
     with pytest.raises(AssertionError):
         check((open_hospital(EVERYWHERE), open_hospital(without(EVERYWHERE, 1))), scan_plan(), 2)

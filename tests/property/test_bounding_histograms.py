@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.core.plan import ONE, BoundsNeed, CandidatesNeed, HistogramNeed, Plan, RowsWeight, UnitTotalsNeed
-from service.engine.emit import histograms as emit_sparse
-from service.engine.emit import unit_totals as emit_totals
+from service.engine.emit import histograms, unit_totals
 from tests.fixtures.visits import (
     WARDS,
     Visit,
@@ -99,7 +98,7 @@ def test_rows_and_units_are_binned_exactly_and_weigh_one_per_unit(
 
 
 def test_the_histogram_check_catches_a_statement_without_the_correction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emit_sparse, "clip", lambda *_: None)
+    monkeypatch.setattr(histograms, "clip", lambda *_: None)
     rows = [visit(1)] * 5
     with open_hospital(rows) as connection:
         got = cells(answer(connection, scan_plan(), HistogramNeed("m0", *GRID, RowsWeight(2))))
@@ -107,6 +106,6 @@ def test_the_histogram_check_catches_a_statement_without_the_correction(monkeypa
 
 
 def test_the_check_of_bounds_catches_rows_that_all_weigh_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emit_totals, "quotient", lambda *_: str(ONE))
+    monkeypatch.setattr(unit_totals, "quotient", lambda *_: str(ONE))
     with open_hospital([visit(1)] * 5) as connection:
         assert sum(answer(connection, scan_plan(), BoundsNeed("m0", 1, 3))["weight"]) > ONE

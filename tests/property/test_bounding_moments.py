@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.core.plan import ONE, L2Weight, MomentsNeed, Plan, RowsWeight, UnitSumWeight, Weight
-from service.engine.emit import clipping as bound
-from service.engine.emit import moments as emit_moments
+from service.engine.emit import clipping, moments
 from tests.fixtures.visits import (
     HIGH,
     LOW,
@@ -152,7 +151,7 @@ OFTEN = [visit(1, "a", 9, 1)] * 8 + [visit(1, "b", 9, 0)] * 8 + [visit(2, "c", 3
 
 @pytest.mark.parametrize("check", [check_l1, check_l2, check_unit_sum])
 def test_the_checks_catch_a_statement_without_the_correction(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emit_moments, "clip", lambda *_: None)
+    monkeypatch.setattr(moments, "clip", lambda *_: None)
     with pytest.raises(AssertionError):
         check(OFTEN, scan_plan(), 2)
 
@@ -160,19 +159,19 @@ def test_the_checks_catch_a_statement_without_the_correction(check: Any, monkeyp
 def test_the_check_catches_weights_from_filtered_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit with one row that passes the FILTER would look light, whatever its other rows are."""
 
-    def filtered(plan: Plan, limit: int) -> bound.Clipping:
-        counts = f"SELECT {bound.UNIT}, count(m1) AS c FROM {bound.HEAVY} GROUP BY {bound.UNIT}"
-        lost = f"SELECT {bound.UNIT}, {ONE} - ({ONE * limit} // c) AS lost FROM ({counts}) WHERE c > {limit}"
-        candidates = bound.may_exceed(plan, limit)
+    def filtered(plan: Plan, limit: int) -> clipping.Clipping:
+        counts = f"SELECT {clipping.UNIT}, count(m1) AS c FROM {clipping.HEAVY} GROUP BY {clipping.UNIT}"
+        lost = f"SELECT {clipping.UNIT}, {ONE} - ({ONE * limit} // c) AS lost FROM ({counts}) WHERE c > {limit}"
+        candidates = clipping.may_exceed(plan, limit)
         assert candidates is not None
-        return bound._clauses(plan, candidates, lost, inside_keys=False)
+        return clipping._clauses(plan, candidates, lost, inside_keys=False)
 
-    monkeypatch.setattr(bound, "_clip_rows", filtered)
+    monkeypatch.setattr(clipping, "_clip_rows", filtered)
     with pytest.raises(AssertionError):
         check_l1([visit(1, "a", 9, 0)] * 8 + [visit(2, "c", 3, 1)], scan_plan(), 2)
 
 
 def test_the_check_catches_a_square_root_that_rounds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bound, "root", lambda value: f"CAST(ceil(sqrt(CAST({value} AS DOUBLE))) AS BIGINT)")
+    monkeypatch.setattr(clipping, "root", lambda value: f"CAST(ceil(sqrt(CAST({value} AS DOUBLE))) AS BIGINT)")
     with pytest.raises(AssertionError):
         check_l2([visit(1, "a", 9, 1)] * 3 + [visit(1, "b", 9, 1)] * 3, scan_plan(), 1)

@@ -27,8 +27,7 @@ from service.core.plan import (
     UnitsNeed,
     UnitSumWeight,
 )
-from service.engine.emit import clipping as bound
-from service.engine.emit import kept_pairs as emit_choose
+from service.engine.emit import clipping, kept_pairs
 from tests.fixtures.visits import HIGH, LOW, Visit, answer, open_hospital, plans, scan_plan, visit, visit_rows
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -95,9 +94,9 @@ def test_order_of_rows_and_threads_change_nothing(rows: list[Visit], seed: int) 
 
 def test_the_check_catches_slots_chosen_by_the_code_instead_of_the_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dense codes shift when a person is added, so whatever is keyed on them moves other people's slots."""
-    hashed = emit_choose._hash
+    hashed = kept_pairs._hash
     monkeypatch.setattr(
-        emit_choose, "_hash", lambda *a: re.sub(r'(\w)\."key"', r'CAST(\1."#unit" AS UBIGINT)', hashed(*a))
+        kept_pairs, "_hash", lambda *a: re.sub(r'(\w)\."key"', r'CAST(\1."#unit" AS UBIGINT)', hashed(*a))
     )
     rows = [visit(person, ward, 1, tag) for person in range(1, 6) for ward in "abc" for tag in range(4)]
     with pytest.raises(AssertionError):
@@ -105,10 +104,10 @@ def test_the_check_catches_slots_chosen_by_the_code_instead_of_the_own_key(monke
 
 
 def test_the_check_catches_weights_of_the_whole_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shared(plan: Plan, limit: int) -> bound.Clipping:
+    def shared(plan: Plan, limit: int) -> clipping.Clipping:
         lost = f'SELECT DISTINCT "#unit", {ONE} - {ONE} // (SELECT count(*) FROM "#heavy") AS lost FROM "#heavy"'
-        return bound._clauses(plan, 'SELECT "#unit" FROM "visits#units"', lost, inside_keys=False)
+        return clipping._clauses(plan, 'SELECT "#unit" FROM "visits#units"', lost, inside_keys=False)
 
-    monkeypatch.setattr(bound, "_clip_rows", shared)
+    monkeypatch.setattr(clipping, "_clip_rows", shared)
     with pytest.raises(AssertionError):
         check_company([visit(1), visit(2), visit(3)], scan_plan(), MomentsNeed(None, 0, RowsWeight(2)))

@@ -19,18 +19,18 @@ import pytest
 from sqlglot import exp
 
 from service.core.amounts import PICO
-from service.core.boundary import KeyTable
+from service.core.boundary import KeyTable, Primitive
 from service.core.errors import ServiceError
 from service.core.plan import ONE, BoundsNeed, KeysNeed, Need, Plan
 from service.core.request import Ask, AskedBounds
 from service.engine.emit.statements import emit
+from service.privacy.noise.laws import LAPLACE
 from service.privacy.pricing.price import price
 from service.privacy.pricing.priced import PricedPlan, PricedQuery, SelectedKeys
 from service.privacy.release import release_bounds, release_primitives
 from service.sql.understand import understand
-from service.walk.core_run import CoreRun
 from tests.fixtures.prepared import fetch, prepared
-from tests.fixtures.recorder import SALT, LocalSlot, NoNoise
+from tests.fixtures.recorder import SALT, NoNoise, computed
 from tests.fixtures.sql import grammar
 from tests.fixtures.sql.exact import day
 from tests.fixtures.sql.shop import SCHEMA, START, rows
@@ -114,17 +114,11 @@ FIELDS = ("rows_per_unit", "groups_per_unit", "columns", "unit_sum", "clip", "sl
 WITHOUT_RANGE = ("orders.store", "orders.raw", "customers.lucky", "products.cost")
 
 
-def run_of(database: Database, plan: Plan) -> CoreRun:
-    run = CoreRun(LocalSlot(database, plan), NoNoise(), "duckdb", deadline=float("inf"))
-    run._salt = SALT
-    return run
-
-
 @dataclass(frozen=True)
 class Seen:
     """What noise would be added to in one database: the parts of stage 2, and the cells of everything else."""
 
-    parts: Mapping[str, np.ndarray]
+    parts: Mapping[Primitive, np.ndarray]
     cells: Mapping[Need, Mapping[tuple[str, ...], int]]
 
     def gaps(self, other: "Seen", need: Need) -> list[int]:
@@ -139,9 +133,9 @@ def every_key(plan: PricedPlan) -> KeysNeed | None:
 
 def seen(plan: PricedPlan, keys: KeyTable, database: Database) -> Seen:
     """People counted by the selection are held against its own claim: here they are 0."""
-    exacts = run_of(database, plan.plan)._compute(plan.plan, plan.value_needs(), keys)
+    exacts = computed(database, plan.plan, plan.value_needs(), keys)
     counted = SelectedKeys(keys, np.zeros(keys.size, dtype=np.int64)) if plan.counted_units is not None else keys
-    needs = [*plan.bounds_needs, *filter(None, [every_key(plan)]), *(pick.needs[0] for pick in plan.chosen)]
+    needs = [*plan.bounds_needs, *filter(None, [every_key(plan)]), *(value.needs[0] for value in plan.chosen_values)]
     found = {need: cells(plan.plan, need, database) for need in dict.fromkeys(needs)}
     return Seen(release_primitives(plan, counted, exacts, NoNoise()), found)
 
@@ -161,7 +155,7 @@ def with_bounds(plan: PricedPlan, database: Database) -> PricedPlan:
     """The bounds that one database gives, found without noise: public from then on."""
     if not plan.bounds_needs:
         return plan
-    exacts = run_of(database, plan.plan)._compute(plan.plan, plan.bounds_needs, None)
+    exacts = computed(database, plan.plan, plan.bounds_needs, None)
     return plan.given(release_bounds(plan, exacts, NoNoise()))
 
 
@@ -172,18 +166,18 @@ def spent(plan: PricedPlan, one: Seen, other: Seen) -> Fraction:
     for need in [*plan.bounds_needs, *filter(None, [every_key(plan)])]:
         assert_claim(need, one.gaps(other, need))
     linear, square = moved(dict(one.parts), dict(other.parts), plan)
-    total += linear if plan.law == "laplace" else square / 2
-    for pick in plan.picks.values():
-        share = Fraction(sum(one.gaps(other, pick.needs[0])), ONE * pick.bound)
+    total += linear if plan.law is LAPLACE else square / 2
+    for value in plan.draws.values():
+        share = Fraction(sum(one.gaps(other, value.needs[0])), ONE * value.bound)
         assert share <= 1
-        if plan.law == "laplace":
-            total += (pick.epsilon + pick.around) * share
+        if plan.law is LAPLACE:
+            total += (value.epsilon + value.around) * share
         else:
-            total += (pick.epsilon**2 / 8 + pick.around) * share**2
+            total += (value.epsilon**2 / 8 + value.around) * share**2
     for tree in plan.trees.values():  # a row is counted once on each level; the event is for all of them
         share = Fraction(sum(one.gaps(other, tree.needs[0])), ONE * tree.mechanism.rows_per_unit)
         assert share <= 1
-        total += tree.mechanism.amount * (share if plan.law == "laplace" else share**2)
+        total += tree.mechanism.amount * (share if plan.law is LAPLACE else share**2)
     return total
 
 
@@ -253,5 +247,5 @@ def test_the_fuzz_catches_keys_that_are_unique_only_as_integers(
 ) -> None:
     words = ("o.raw = s.store", "COUNT(*)")
     assert worst_of(words, worlds) <= 1
-    monkeypatch.setattr("service.sql.rows.bind.comparable", lambda left, right, node: (left, right))
+    monkeypatch.setattr("service.sql.rows.bind.in_one_type", lambda left, right, node: (left, right))
     assert worst_of(words, worlds, tries=40) > 1

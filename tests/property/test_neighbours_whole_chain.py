@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 from service.core.amounts import PICO
+from service.core.boundary import Primitive
 from service.core.errors import ServiceError
 from service.core.plan import (
     ONE,
@@ -32,14 +33,15 @@ from service.core.plan import (
 from service.core.request import Ask, AskedBounds
 from service.engine.emit.statements import emit
 from service.privacy.accounting.costs import open_terms
+from service.privacy.noise.laws import LAPLACE
 from service.privacy.pricing.price import price
 from service.privacy.pricing.priced import PricedPlan
-from service.privacy.primitives.noised import SHAPES, read_part
-from service.sql.expr.trees import text
+from service.privacy.primitives.noised import Part
+from service.sql.expr.canonical import canonical_text
 from service.sql.understand import understand
 from service.walk.core_run import declared_keys
 from tests.fixtures.prepared import fetch, prepared
-from tests.fixtures.recorder import SALT, LocalSlot, present_keys, primitives
+from tests.fixtures.recorder import SALT, LocalSlot, present_keys, primitives, provide_as_sent
 from tests.fixtures.sql.corpus import accepted
 from tests.fixtures.sql.shop import SCHEMA, rows
 
@@ -96,17 +98,16 @@ def neighbours() -> tuple[duckdb.DuckDBPyConnection, dict[int, duckdb.DuckDBPyCo
     return prepared(SCHEMA, everyone), {p: prepared(SCHEMA, without(everyone, p)) for p in {*LEAVERS, heavy}}
 
 
-def moved(one: dict[str, Any], other: dict[str, Any], priced: PricedPlan) -> tuple[Fraction, Fraction]:
+def moved(one: dict[Primitive, Any], other: dict[Primitive, Any], priced: PricedPlan) -> tuple[Fraction, Fraction]:
     """Σ |Δ|/scale over Laplace draws, Σ Δ²/sigma² over Gaussian ones."""
     linear, square = Fraction(0), Fraction(0)
     assert one.keys() == other.keys(), "what is drawn depends on a person"
-    for name in one:
-        if name.split(" ")[0] not in SHAPES:
+    for part in one:
+        if not isinstance(part, Part):
             continue
-        part = read_part(name)
-        for before, after, scale in zip(one[name], other[name], part.scales, strict=True):
+        for before, after, scale in zip(one[part], other[part], part.scales, strict=True):
             gaps = [abs(int(a) - int(b)) for a, b in zip(before, after, strict=True)]
-            if part.law == "laplace":
+            if part.law is LAPLACE:
                 linear += sum(gaps) / scale
             else:
                 square += sum(gap * gap for gap in gaps) / scale
@@ -114,7 +115,7 @@ def moved(one: dict[str, Any], other: dict[str, Any], priced: PricedPlan) -> tup
 
 
 def keys_of(plan: Plan, *databases: duckdb.DuckDBPyConnection) -> Any:
-    return declared_keys(plan, LocalSlot(databases[0], plan)) if plan.keys_declared else present_keys(plan, *databases)
+    return declared_keys(plan, LocalSlot(databases[0])) if plan.keys_declared else present_keys(plan, *databases)
 
 
 def understood(sql: str, bounds: AskedBounds) -> Query:
@@ -169,9 +170,8 @@ def need_gaps(plan: Plan, need: Need, one: duckdb.DuckDBPyConnection, other: duc
     found = []
     for database in (one, other):
         ((statement, _),) = emit(plan, (need,), salt=SALT)
-        slot = LocalSlot(database, plan)
         if statement.uses_keys:
-            slot.run(statement, keys, 1.0)  # provides the key table
+            provide_as_sent(database, keys)
         columns = fetch(database, statement)
         names = [name for name in columns if name not in ("weight", "n", "units")]
         value = "n" if isinstance(need, KeysNeed) else "weight"
@@ -212,6 +212,6 @@ def test_the_check_catches_a_plan_that_claims_too_small_a_row_bound(neighbours: 
 
 def test_the_check_catches_filters_that_only_look_disjoint(neighbours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: literals named by how they are written."""
-    monkeypatch.setattr("service.sql.cores.disjoint.member", text)
+    monkeypatch.setattr("service.sql.cores.disjoint.member_name", canonical_text)
     loss, bounds = LOSSES["epsilon"]
     assert worst_move(understood(SLY[0], bounds), neighbours, loss) * PICO > loss.amount

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from service.core.amounts import ATTO, PICO
 from service.core.events import Event, ExponentialEvent, GaussianEvent, LaplaceEvent, PureEvent
 from service.core.plan import Aggregate, Bounds, Loss, Plan
-from service.privacy.accounting.costs import open_terms, total
+from service.privacy.accounting.costs import open_terms, total_cost
+from service.privacy.noise.laws import LAPLACE, LAWS, Law
 from service.privacy.pricing.allot import price_at
 from service.privacy.pricing.priced import PricedPlan, PricedQuery
 from tests.unit.privacy.questions import aggregate, by_key, measure, plan, question
@@ -56,12 +57,12 @@ def overcharge(priced: PricedQuery, core: PricedPlan, shares: dict[str, Fraction
     assert set(drawn) == set(core.charges), "every draw is charged"
     spent = [with_part(event, shares[slice_.demand.source]) for slice_, event in drawn.items()]
     spent = [event for event, slice_ in zip(spent, drawn, strict=True) if shares[slice_.demand.source]]
-    orders = zip(priced.cost.orders, total(spent, TERMS).orders, strict=True)
+    orders = zip(priced.cost.orders, total_cost(spent, TERMS).orders, strict=True)
     return [charged + len(spent) - real for charged, real in orders]
 
 
-def price_of(core: Plan, law: str, amount: int) -> tuple[PricedQuery, PricedPlan]:
-    kind = "epsilon" if law == "laplace" else "rho"
+def price_of(core: Plan, law: Law, amount: int) -> tuple[PricedQuery, PricedPlan]:
+    kind = "epsilon" if law is LAPLACE else "rho"
     priced = price_at(question(core), law, amount, Loss(kind, amount), TERMS)  # type: ignore[arg-type]
     return priced, priced.plans[0]
 
@@ -69,10 +70,10 @@ def price_of(core: Plan, law: str, amount: int) -> tuple[PricedQuery, PricedPlan
 @settings(max_examples=60, deadline=None)
 @given(
     members=st.lists(member, min_size=2, max_size=3), parts=parts, rows=st.sampled_from([1, 7]),
-    law=st.sampled_from(["laplace", "gaussian"]), amount=st.sampled_from([PICO // 1000, PICO // 10, 2 * PICO]),
+    law=st.sampled_from(LAWS), amount=st.sampled_from([PICO // 1000, PICO // 10, 2 * PICO]),
 )  # fmt: skip
 def test_a_family_costs_no_more_than_was_charged_however_a_person_is_spread_over_it(
-    members: list[tuple[int, list[str]]], parts: list[int], rows: int, law: str, amount: int
+    members: list[tuple[int, list[str]]], parts: list[int], rows: int, law: Law, amount: int
 ) -> None:
     used = parts[: len(members)]
     shares = {f"m{i}": Fraction(part, max(1, sum(used))) for i, part in enumerate(used)}
@@ -80,8 +81,8 @@ def test_a_family_costs_no_more_than_was_charged_however_a_person_is_spread_over
     assert min(overcharge(priced, core, shares)) >= 0
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_the_check_catches_members_that_do_not_exclude_each_other(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_check_catches_members_that_do_not_exclude_each_other(law: Law) -> None:
     """A person whose rows count in full in both would pay for one."""
     priced, core = price_of(family([(10, ["sum"]), (10, ["many quantiles"])], 1), law, PICO // 10)
     assert min(overcharge(priced, core, {"m0": Fraction(1), "m1": Fraction(1)})) < 0

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from service.core.schema import BIGINT, DOUBLE, VARCHAR, Column, Table, UnitColumn
-from service.engine.duckdb import manifest as manifests
+from service.core.schema_codec import table_to_json
 from service.engine.duckdb.importing.build import Build, open_database
 
 FALSE_ALARM = 1e-6
@@ -50,7 +50,7 @@ def prepare(rows: list[Row], table: Table = VISITS, units_in: Path | None = None
             "kind": "parquet",
             "files": [f"{folder}/in.parquet"],
             "source_table": None,
-            "table": manifests.table_to_json(table),
+            "table": table_to_json(table),
             "folder": f"{folder}",
             "units_in": str(units_in) if units_in else None,
             "parent": None,

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.core.amounts import PICO
-from service.core.plan import ONE, POSITION, Bounds, Loss, Plan
+from service.core.plan import ONE, Bounds, Loss, Plan
+from service.core.prepared import POSITION
 from service.core.schema import DOUBLE
+from service.privacy.noise.laws import LAWS, Law
 from service.privacy.pricing.price import price
 from service.privacy.primitives.derive import derivable, derive
 from tests.unit.privacy.questions import TERMS, aggregate, attribute, by_key, measure, plan, priced, question, released
@@ -36,9 +38,9 @@ def moments(draw: st.DrawFn, low: int, high: int) -> dict[str, list[int]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.data(), at=ranges, functions=wanted, amount=amounts, law=st.sampled_from(["laplace", "gaussian"]))
+@given(data=st.data(), at=ranges, functions=wanted, amount=amounts, law=st.sampled_from(LAWS))
 def test_every_aggregate_of_any_rows_is_finite_and_inside_its_bounds(
-    data: st.DataObject, at: list[int], functions: list[str], amount: int, law: str
+    data: st.DataObject, at: list[int], functions: list[str], amount: int, law: Law
 ) -> None:
     low, high = at
     exact = {name: np.array(v, dtype=object) for name, v in data.draw(moments(low, high)).items()}
@@ -59,9 +61,9 @@ def test_every_aggregate_of_any_rows_is_finite_and_inside_its_bounds(
 
 
 @settings(max_examples=40, deadline=None)
-@given(functions=wanted, more=wanted, law=st.sampled_from(["laplace", "gaussian"]))
+@given(functions=wanted, more=wanted, law=st.sampled_from(LAWS))
 def test_what_was_released_answers_every_other_aggregate_it_can_express(
-    functions: list[str], more: list[str], law: str
+    functions: list[str], more: list[str], law: Law
 ) -> None:
     def core(names: list[str]) -> Plan:
         return plan(*(aggregate(f, "m0", DOUBLE) for f in names), measures=(measure(),), keys=by_key(2))
@@ -96,9 +98,9 @@ def test_a_pure_price_is_exact_and_the_same_twice(
 
 
 @settings(max_examples=40, deadline=None)
-@given(data=st.data(), at=ranges, amount=amounts, law=st.sampled_from(["laplace", "gaussian"]), many=st.booleans())
+@given(data=st.data(), at=ranges, amount=amounts, law=st.sampled_from(LAWS), many=st.booleans())
 def test_every_chosen_value_of_any_rows_is_inside_its_interval_and_its_bounds(
-    data: st.DataObject, at: list[int], amount: int, law: str, many: bool
+    data: st.DataObject, at: list[int], amount: int, law: Law, many: bool
 ) -> None:
     low, high = at
     ranks = [Fraction(i, 26) for i in (range(27) if many else (0, 13, 26))]
@@ -107,7 +109,7 @@ def test_every_chosen_value_of_any_rows_is_inside_its_interval_and_its_bounds(
         measures=(measure(low=low, high=high, type=DOUBLE),), keys=by_key(3), bounds=Bounds(7, 1),
     )  # fmt: skip
     priced_core = priced(core, law, amount)
-    bins = priced_core.chosen[0].bins
+    bins = priced_core.chosen_values[0].bins
     cells = data.draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, bins - 1)), max_size=8))
     weights = [data.draw(st.sampled_from([1, ONE, 10**12 * ONE])) for _ in cells]
     exact = {

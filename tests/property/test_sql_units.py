@@ -7,8 +7,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from service.core.prepared import UNIT_COLUMN
 from service.core.request import Ask
-from service.core.schema import UNIT_COLUMN
 from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
 from tests.fixtures.sql.corpus import accepted

@@ -1,7 +1,6 @@
 """Bounds found privately: the worked example, and how often the threshold lets an empty bin pass."""
 
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from service.core.boundary import Array
 from service.core.events import GaussianEvent, LaplaceEvent
 from service.core.plan import ONE
 from service.privacy.mechanisms.approximate_bounds import ApproximateBounds, bins_needed
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law
 from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM
 
@@ -37,14 +37,14 @@ def counts(values: list[int], bounds: ApproximateBounds) -> Array:
 
 
 def test_the_worked_example_gives_zero_to_eight() -> None:
-    bounds = ApproximateBounds(1, 4, "laplace", Fraction(1), Fraction(9, 10))
+    bounds = ApproximateBounds(1, 4, LAPLACE, Fraction(1), Fraction(9, 10))
     assert bounds.threshold / ONE == pytest.approx(3.51, abs=0.005)
     assert bounds.release(counts(INPUTS, bounds), Silent()) == (0, 8)
     assert bounds.event == LaplaceEvent(Fraction(ONE), Fraction(ONE))
 
 
 def test_the_worked_example_with_gaussian_noise() -> None:
-    bounds = ApproximateBounds(1, 4, "gaussian", Fraction(1, 2), Fraction(9, 10))
+    bounds = ApproximateBounds(1, 4, GAUSSIAN, Fraction(1, 2), Fraction(9, 10))
     assert bounds.threshold / ONE == pytest.approx(2.17, abs=0.005)
     assert bounds.release(counts(INPUTS, bounds), Silent()) == (0, 8)
     assert bounds.event == GaussianEvent(Fraction(ONE**2), Fraction(ONE**2))
@@ -62,7 +62,7 @@ def test_the_worked_example_with_gaussian_noise() -> None:
     ],
 )
 def test_bounds_are_the_outer_edges_of_the_bins_that_pass(values: list[int], expected: tuple[int, int]) -> None:
-    bounds = ApproximateBounds(1, 4, "laplace", Fraction(1), Fraction(9, 10))
+    bounds = ApproximateBounds(1, 4, LAPLACE, Fraction(1), Fraction(9, 10))
     assert bounds.release(counts(values, bounds), Silent()) == expected
 
 
@@ -74,27 +74,27 @@ def test_every_code_of_a_range_has_a_bin() -> None:
         assert bins == 1 or reach // 2 < max(abs(low), abs(high))
 
 
-def passing_rate(law: Literal["laplace", "gaussian"], runs: int, *, lowered: float = 0.0) -> int:
+def passing_rate(law: Law, runs: int, *, lowered: float = 0.0) -> int:
     """In how many of `runs` some empty bin passes, when all values are in one bin."""
     bounds = ApproximateBounds(1, 6, law, Fraction(1, 4), Fraction(9, 10))
     noise = SecureNoise()
     size = runs * (2 * bounds.bins - 1)
-    if law == "laplace":
-        drawn = noise.discrete_laplace(bounds.noise_scale, size)
+    if law is LAPLACE:
+        drawn = noise.discrete_laplace(4 * Fraction(ONE), size)
     else:
-        drawn = noise.discrete_gaussian(bounds.sigma_squared, size)
+        drawn = noise.discrete_gaussian(2 * Fraction(ONE) ** 2, size)
     return int((drawn.reshape(runs, -1) >= bounds.threshold - lowered * ONE).any(axis=1).sum())
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_an_empty_bin_passes_as_rarely_as_the_threshold_says(law: Literal["laplace", "gaussian"]) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_an_empty_bin_passes_as_rarely_as_the_threshold_says(law: Law) -> None:
     runs = 20_000
     assert binomtest(passing_rate(law, runs), runs, 0.1).pvalue > FALSE_ALARM
     assert binomtest(passing_rate(law, runs, lowered=1.0), runs, 0.1).pvalue < FALSE_ALARM
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_many_people_get_their_bounds_with_the_promised_probability(law: Literal["laplace", "gaussian"]) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_many_people_get_their_bounds_with_the_promised_probability(law: Law) -> None:
     bounds = ApproximateBounds(1, 6, law, Fraction(1, 4), Fraction(9, 10))
     exact = counts([1] * 500 + [20] * 500, bounds)
     hits = sum(bounds.release(exact, SecureNoise()) == (0, 32) for _ in range(400))

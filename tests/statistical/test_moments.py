@@ -13,6 +13,7 @@ from scipy.stats import beta, norm
 from service.core.amounts import PICO
 from service.core.boundary import Array
 from service.core.plan import ONE, Bounds, Plan
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law
 from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM, gaussian_below, laplace_below, p_value
 from tests.unit.privacy.questions import aggregate, attribute, by_key, measure, plan, priced, released
@@ -47,9 +48,9 @@ class HalfScale(SecureNoise):
         return super().discrete_gaussian(sigma_squared / 4, size)
 
 
-def noise_of(asked: Plan, law: str, source: SecureNoise) -> Array:
+def noise_of(asked: Plan, law: Law, source: SecureNoise) -> Array:
     """Released coordinates, (coordinates, groups)."""
-    amount = EPSILON if law == "laplace" else RHO
+    amount = EPSILON if law is LAPLACE else RHO
     columns = {name: np.full(GROUPS, value) for name, value in EXACT.items()}
     table = released(priced(asked, law, int(amount * PICO)), columns, GROUPS, source)
     ((_, coordinates),) = table.primitives.items()
@@ -66,18 +67,18 @@ CASES = [
 
 
 @pytest.mark.parametrize(("asked", "exact", "l1", "l2"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("law", LAWS, ids=str)
 def test_single_primitives_carry_noise_for_their_sensitivity(
-    law: str, asked: Plan, exact: list[int], l1: list[int], l2: list[int]
+    law: Law, asked: Plan, exact: list[int], l1: list[int], l2: list[int]
 ) -> None:
     for source, honest in ((SecureNoise(), True), (HalfScale(), False)):
         drawn = noise_of(asked, law, source)[0] - exact[0]
-        assert (fits(drawn, law, l1[0] if law == "laplace" else l2[0]) > FALSE_ALARM) == honest
+        assert (fits(drawn, law, l1[0] if law is LAPLACE else l2[0]) > FALSE_ALARM) == honest
 
 
-def fits(drawn: Array, law: str, sensitivity: int, times: int = 1) -> float:
+def fits(drawn: Array, law: Law, sensitivity: int, times: int = 1) -> float:
     """p-value of noise for a sensitivity (under Gaussian noise: with `times` such vectors in one budget)."""
-    if law == "laplace":
+    if law is LAPLACE:
         scale = sensitivity / EPSILON
         return p_value(drawn, laplace_below(scale), int(60 * scale) + 60)
     variance = Fraction(times * sensitivity**2) / (2 * RHO)
@@ -87,35 +88,35 @@ def fits(drawn: Array, law: str, sensitivity: int, times: int = 1) -> float:
 @pytest.mark.parametrize("source", [SecureNoise(), HalfScale()], ids=["honest", "half"])
 def test_joint_sums_carry_one_laplace_each(source: SecureNoise) -> None:
     honest = not isinstance(source, HalfScale)
-    mean = noise_of(core("avg"), "laplace", source)
+    mean = noise_of(core("avg"), LAPLACE, source)
     exact = [S1 - LOW * N, HIGH * N - S1]
-    spread = noise_of(core("var_pop"), "laplace", source)
+    spread = noise_of(core("var_pop"), LAPLACE, source)
     shifted = S2 - 2 * LOW * S1 + LOW**2 * N  # Σ(x - low)²
     moved = S1 - LOW * N
     squares = [WIDTH**2 * N - 2 * WIDTH * moved + shifted, 2 * (WIDTH * moved - shifted), shifted]
     for values, expected, size in ((mean, exact, WIDTH), (spread, squares, WIDTH**2)):
         drawn = [row - value for row, value in zip(values, expected, strict=True)]
-        assert all((fits(row, "laplace", REACH * size) > FALSE_ALARM) == honest for row in drawn)
+        assert all((fits(row, LAPLACE, REACH * size) > FALSE_ALARM) == honest for row in drawn)
         assert independent(drawn)
 
 
 @pytest.mark.parametrize("source", [SecureNoise(), HalfScale()], ids=["honest", "half"])
 def test_centred_moments_carry_gaussian_noise_for_two_vectors(source: SecureNoise) -> None:
     honest = not isinstance(source, HalfScale)
-    values = noise_of(core("stddev_pop"), "gaussian", source)
+    values = noise_of(core("stddev_pop"), GAUSSIAN, source)
     centred = S2 - 2 * MIDDLE * S1 + MIDDLE**2 * N
     exact = [N, S1 - MIDDLE * N, RADIUS**2 * N - centred]
     drawn = [row - value for row, value in zip(values, exact, strict=True)]
     for row, size in zip(drawn, (1, RADIUS, RADIUS**2), strict=True):
-        assert (fits(row, "gaussian", REACH * size, times=2) > FALSE_ALARM) == honest
+        assert (fits(row, GAUSSIAN, REACH * size, times=2) > FALSE_ALARM) == honest
     assert independent(drawn)
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("source", [SecureNoise(), HalfScale()], ids=["honest", "half"])
-def test_rows_without_a_value_carry_noise_like_the_others(source: SecureNoise, law: str) -> None:
+def test_rows_without_a_value_carry_noise_like_the_others(source: SecureNoise, law: Law) -> None:
     drawn = noise_of(core("avg", "count"), law, source)[2]  # no row is NULL here: nothing but noise
-    if law == "laplace":
+    if law is LAPLACE:
         p = fits(drawn, law, REACH * WIDTH)
     else:
         variance = Fraction(25, 49) * 2 * REACH**2 / (2 * RHO)
@@ -162,7 +163,7 @@ def answers(column: str, extra: int, source: SecureNoise) -> Array:
     moments = {"m0.n": N + rows * ONE, "m0.s1": S1 + rows * HIGH * ONE, "m0.s2": S2 + rows * HIGH**2 * ONE}
     columns = {name: np.full(GROUPS, value) for name, value in moments.items()}
     asked = core("avg", "sum")
-    table = released(priced(asked, "laplace", 2 * PICO), columns, GROUPS, source)
+    table = released(priced(asked, LAPLACE, 2 * PICO), columns, GROUPS, source)
     return table.columns[column].values.astype(float)
 
 

@@ -12,13 +12,13 @@ from service.core.plan import ONE, Bounds
 from service.privacy.mechanisms.selection import (
     Rule,
     decide,
-    gaussian_rule,
-    laplace_rule,
+    people_rule,
     rows_rule,
     shared_rule,
     truncated_rule,
     weighted_rule,
 )
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE
 from service.privacy.noise.sampling import SecureNoise
 from tests.statistical.laws import FALSE_ALARM
 
@@ -29,12 +29,12 @@ BOUNDS = Bounds(rows_per_unit=K, groups_per_unit=K)
 
 RULES = {
     "truncated": truncated_rule(BOUNDS, Fraction(8), DELTA),
-    "laplace": laplace_rule(BOUNDS, Fraction(8), DELTA),
-    "gaussian": gaussian_rule(BOUNDS, Fraction(1, 50), DELTA),
+    "laplace": people_rule(BOUNDS, LAPLACE, Fraction(8), DELTA),
+    "gaussian": people_rule(BOUNDS, GAUSSIAN, Fraction(1, 50), DELTA),
     "shared laplace": shared_rule(BOUNDS, Fraction(1), DELTA),
     "weighted gaussian": weighted_rule(BOUNDS, Fraction(1, 50), DELTA),
-    "rows laplace": rows_rule(BOUNDS, "epsilon", Fraction(1), DELTA),
-    "rows gaussian": rows_rule(BOUNDS, "rho", Fraction(1, 50), DELTA),
+    "rows laplace": rows_rule(BOUNDS, LAPLACE, Fraction(1), DELTA),
+    "rows gaussian": rows_rule(BOUNDS, GAUSSIAN, Fraction(1, 50), DELTA),
 }
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.api.requests import QuestionWire, ask_of
+from service.api.asks import ask_of
+from service.api.requests import QuestionWire
 from service.api.routes.datasets import show_schema
 from service.app import Books, Walk
 from service.core.errors import BoundsMissing

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from service.api.requests import EstimateListWire, QuestionWire, ask_of, fitted
+from service.api.asks import ask_of, fitted
+from service.api.requests import EstimateListWire, QuestionWire
 from service.app import Books, Walk
 from service.core.amounts import CLOSED, show_atto, show_pico
 from service.core.errors import ConstructRefused, LossOutOfRange
 from service.core.plan import Accuracy, Loss
 from service.core.request import Ask
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
 from service.walk.question import put_question
 from tests.fixtures.open_shop import BUYER, shop
 from tests.fixtures.sql.corpus import accepted
@@ -102,9 +103,9 @@ def test_of_several_questions_the_refused_one_is_named(opened: tuple[Books, Walk
 
 def test_an_estimate_touches_neither_ledger_nor_history(opened: tuple[Books, Walk]) -> None:
     books, walk = opened
-    before = (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, Wanted())))
+    before = (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, HistoryPart())))
     walk.answerer.estimate(Ask("shop", COUNT.format(1), Loss("epsilon", PICO)), BUYER)
-    assert (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, Wanted()))) == before
+    assert (books.ledger.balance("shop"), len(walk.answerer.history(BUYER, HistoryPart()))) == before
 
 
 @pytest.mark.parametrize("half_width", [3, 50])

@@ -11,7 +11,7 @@ from service.core.amounts import Cost
 from service.core.plan import Loss
 from service.core.request import Ask
 from service.ledger.holds import Hold
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
 from tests.fixtures.open_shop import BUYER, shop
 
 PICO = 10**12
@@ -29,7 +29,7 @@ def ask(opened: tuple[Books, Walk], sql: str) -> str:
 
 
 def listed(opened: tuple[Books, Walk], **wanted: Any) -> list[dict[str, Any]]:
-    return opened[1].answerer.history(BUYER, Wanted(**wanted))
+    return opened[1].answerer.history(BUYER, HistoryPart(**wanted))
 
 
 def test_a_paid_question_shows_its_share_and_a_replay_nothing(opened: tuple[Books, Walk]) -> None:

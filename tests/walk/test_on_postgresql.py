@@ -8,7 +8,7 @@ import pytest
 from service.core.errors import DatasetUnknown, IdempotencyKeyReused
 from service.core.plan import Loss
 from service.core.request import Ask
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
 from tests.fixtures.postgres import new_database
 from tests.fixtures.whole import ANALYST, OTHER, STRANGER, clinic
 
@@ -30,9 +30,9 @@ def test_a_question_is_charged_replayed_and_found_again(tmp_path: Path) -> None:
         assert books.ledger.balance("clinic").spent == spent
         refined = json.loads(walk.answerer.submit(finer, OTHER, None, "", 60).body or b"")
         assert refined["cost"]["rho"] == "0.03"
-        listed = walk.answerer.history(OTHER, Wanted("clinic", "sum(COST)"))
+        listed = walk.answerer.history(OTHER, HistoryPart("clinic", "sum(COST)"))
         assert [item["replay_of"] for item in listed] == [None, first.query_id]
-        assert walk.answerer.history(OTHER, Wanted("clinic", before=listed[0]["id"]))[0] == listed[1]
+        assert walk.answerer.history(OTHER, HistoryPart("clinic", before=listed[0]["id"]))[0] == listed[1]
         with pytest.raises(DatasetUnknown):
             walk.answerer.submit(ask, STRANGER, None, "", 60)
         assert books.ledger.verify().holds

@@ -8,7 +8,7 @@ import pytest
 
 from service.core.plan import Query
 from service.core.request import Ask
-from service.engine.duckdb.scratch import Scratch
+from service.engine.duckdb.scratch import DuckDBScratch
 from service.sql.understand import understand
 from service.walk import outer_sql as outers
 from service.walk.answer_json import column_to_json, ends_to_json
@@ -24,8 +24,8 @@ def shown(result: OuterResult) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
-    opened = Scratch(Path(tmp_path_factory.mktemp("scratch")))
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBScratch]:
+    opened = DuckDBScratch(Path(tmp_path_factory.mktemp("scratch")))
     yield opened
     opened.close()
 
@@ -40,7 +40,7 @@ def plain_queries() -> list[tuple[str, Query]]:
     return found
 
 
-def test_both_ways_give_the_same_answer(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_give_the_same_answer(scratch: DuckDBScratch, monkeypatch: pytest.MonkeyPatch) -> None:
     found = plain_queries()
     assert len(found) > 40, "most questions are plain"
     monkeypatch.setattr(outers, "as_released", lambda *_: None)

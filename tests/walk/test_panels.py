@@ -1,6 +1,7 @@
 """Panels from end to end: one charge per refresh on new data, none per poll, and a state for every bad day."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from service.api.requests import stored_ask
 from service.catalog.keys import NewKey
 from service.core.amounts import show_pico
+from service.released import tables
 from service.released.publish import Publisher
-from service.walk.panel_refresh import Refresher, Refreshing
+from service.walk.panel_refresh import Refresher, RefreshTools
 from tests.fixtures.postgres import new_database
 from tests.fixtures.whole import Served, import_again, served
 
@@ -88,9 +89,7 @@ class Board:
     def refresher(self, publisher: Publisher | None = None) -> Refresher:
         """Another service process over the same store."""
         walk = self.house.walk
-        return Refresher(
-            Refreshing(walk.answerer, walk.answers, walk.panels, self.house.books.keys, stored_ask, publisher, 60)
-        )
+        return Refresher(RefreshTools(walk.answerer, walk.answers, walk.panels, self.house.books.keys, publisher, 60))
 
 
 @pytest.fixture
@@ -282,6 +281,22 @@ def test_whoever_may_ask_sees_the_panels_query_as_put_takes_it(board: Board) -> 
     assert board.put(**made["query"])["query"] == given, "it goes round"
     assert "query" not in board.get()
     assert all("query" not in panel for panel in board.house.ask("GET", "/v1/panels", "viewer").json())
+
+
+def test_a_panel_stored_by_an_earlier_version_goes_on(board: Board) -> None:
+    """Such a panel holds the body of its request: it is shown, refreshed and put again as if nothing had happened."""
+    body = {"dataset": "clinic", "sql": board.wanted["sql"], "epsilon": "0.10", "delta": None, "rho": None,
+            "share": None, "accuracy": None, "bounds": None, "min_units": None, "weights": None, "dialect": "duckdb",
+            "fresh": False}  # fmt: skip
+    board.put(epsilon="0.10")
+    earlier = tables.panel.update().where(tables.panel.c.name == board.name).values(request=json.dumps(body))
+    board.house.books.store.write(lambda tx: tx.execute(earlier))
+    shown = board.house.ask("GET", board.path, "analyst").json()
+    assert shown["query"] == {"sql": board.wanted["sql"], "epsilon": "0.10"}
+    assert (board.refresh()["state"], board.cost) == ("good", "0.1")
+    rows = board.get()["rows"]
+    assert board.put(epsilon="0.10")["state"] == "good"
+    assert (board.get()["rows"], board.cost) == (rows, "0.1")
 
 
 def test_a_line_may_be_counted_in_share(board: Board) -> None:

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlglot import exp
 
 from service.app import Books, Walk
 from service.core.errors import TooBusy
 from service.core.plan import Loss, Query
 from service.core.request import Ask
 from service.core.schema import BIGINT, SqlType
-from service.engine.duckdb.scratch import Rehearsed, Scratch, ScratchLost
+from service.engine.base import ScratchLost
+from service.engine.duckdb.scratch import DuckDBScratch
 from service.sql.understand import understand
-from service.walk.history import Wanted
-from service.walk.outer_sql import core_columns, is_plain, typed
+from service.walk.history import HistoryPart
+from service.walk.outer_sql import core_columns, is_plain, with_types
 from service.walk.question import put_question
 from service.walk.rehearsal import SECONDS, Rehearsal, _tables
 from tests.fixtures.open_shop import BUYER, shop
@@ -93,16 +95,16 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Books, Wa
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDBScratch]:
     """Its data folder is empty: whatever it says, it has read no table."""
-    held = Scratch(Path(tmp_path_factory.mktemp("nothing")))
+    held = DuckDBScratch(Path(tmp_path_factory.mktemp("nothing")))
     yield held
     held.close()
 
 
 def books_of(house: Served) -> tuple[object, object, int]:
     ledger = house.books.ledger
-    return ledger.balance("clinic"), ledger.verify(), len(house.walk.answerer.history(ANALYST, Wanted()))
+    return ledger.balance("clinic"), ledger.verify(), len(house.walk.answerer.history(ANALYST, HistoryPart()))
 
 
 def said(response: Any) -> dict[str, Any]:
@@ -162,14 +164,16 @@ def test_an_output_whose_copies_do_not_fit_has_no_interval_and_the_others_keep_t
 class Watched:
     """A scratch engine that counts what it is asked, or can not be reached at all."""
 
-    def __init__(self, scratch: Scratch, *, lost: bool = False) -> None:
+    def __init__(self, scratch: DuckDBScratch, *, lost: bool = False) -> None:
         self.run, self.scratch, self.lost, self.asked = scratch.run, scratch, lost, 0
 
-    def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float) -> Rehearsed:
+    def rehearse(
+        self, select: exp.Expression, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float
+    ) -> tuple[str, ...]:
         self.asked += 1
         if self.lost:
             raise ScratchLost("no turn")
-        return self.scratch.rehearse(sql, tables, deadline_s)
+        return self.scratch.rehearse(select, tables, deadline_s)
 
 
 def test_a_check_that_can_not_be_made_is_a_free_refusal_to_ask_again(house: Served) -> None:
@@ -186,7 +190,7 @@ def test_a_check_that_can_not_be_made_is_a_free_refusal_to_ask_again(house: Serv
     assert books_of(house) == before
 
 
-def test_it_is_asked_once_and_not_at_all_when_nothing_is_left_to_compute(scratch: Scratch) -> None:
+def test_it_is_asked_once_and_not_at_all_when_nothing_is_left_to_compute(scratch: DuckDBScratch) -> None:
     watched = Watched(scratch)
     rehearsal = Rehearsal(watched)  # type: ignore[arg-type]
     sorted_ask = Ask("shop", f"{COUNTED} ORDER BY n")
@@ -208,7 +212,7 @@ def working() -> list[tuple[str, Query]]:
     return [(sql, query) for sql, query in understood if not is_plain(query)]
 
 
-def test_the_whole_corpus_passes_without_a_file_being_open(scratch: Scratch) -> None:
+def test_the_whole_corpus_passes_without_a_file_being_open(scratch: DuckDBScratch) -> None:
     found = working()
     assert len(found) > 40, "the corpus and RIGHT"
     assert any(query.outer.public_tables for _, query in found)
@@ -218,7 +222,7 @@ def test_the_whole_corpus_passes_without_a_file_being_open(scratch: Scratch) -> 
 
 
 @pytest.mark.parametrize("groups", [0, 1, 7])
-def test_released_tables_have_the_types_that_were_rehearsed(scratch: Scratch, groups: int) -> None:
+def test_released_tables_have_the_types_that_were_rehearsed(scratch: DuckDBScratch, groups: int) -> None:
     """Also where no group was released, or only one whose keys are NULL."""
     for sql, query in working():
         if query.outer.public_tables:
@@ -228,11 +232,10 @@ def test_released_tables_have_the_types_that_were_rehearsed(scratch: Scratch, gr
             columns = core_columns(released(plan, groups))
             if groups == 1:
                 columns |= {key.name: np.array([None], dtype=object) for key in plan.keys}
-            tables[f"core_{index}"] = typed(plan, columns)
-        text = query.outer.select.sql(dialect="duckdb")
+            tables[f"core_{index}"] = with_types(plan, columns)
         kinds = {name: dict(columns) for name, columns in _tables(query, SCHEMA)}
-        told = scratch.rehearse(text, kinds, SECONDS).types
-        assert scratch.run(text, tables, (), "shop", SECONDS).types == told, sql
+        told = scratch.rehearse(query.outer.select, kinds, SECONDS)
+        assert scratch.run(query.outer.select, tables, (), "shop", SECONDS).types == told, sql
 
 
 def answerable() -> list[tuple[str, Query]]:
@@ -254,6 +257,6 @@ def test_answers_of_the_corpus_have_the_types_that_were_rehearsed(
     schema = books.catalog.schema("shop")
     assert put_question(ask, schema, books.ledger.terms("shop")).query.outer == query.outer
     kinds = {name: dict(columns) for name, columns in _tables(query, schema)}
-    told = walk.scratch.rehearse(query.outer.select.sql(dialect="duckdb"), kinds, SECONDS).types
+    told = walk.scratch.rehearse(query.outer.select, kinds, SECONDS)
     answer = json.loads(walk.answerer.submit(ask, BUYER, None, "", 60).body or b"")
     assert [column["type"] for column in answer["columns"]] == list(told[: len(query.outer.outputs)])

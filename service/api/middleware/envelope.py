@@ -31,11 +31,13 @@ SECURITY_HEADERS = {
 }
 
 
-def too_large(limit: int) -> BodyTooLarge:
+def body_too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"a request body may have at most {limit} bytes")
 
 
-class Frame:
+class Envelope:
+    """ASGI middleware around everything else."""
+
     def __init__(self, app: ASGIApp, *, body_bytes_max: int, metrics: Metrics | None = None) -> None:
         self._app = app
         self._metrics = metrics
@@ -59,7 +61,7 @@ class Frame:
         try:
             declared = dict(scope["headers"]).get(b"content-length", b"0")
             if declared.isdigit() and int(declared[:19]) > self._limit:
-                await service_problem(too_large(self._limit))(scope, receive, framed)
+                await service_problem(body_too_large(self._limit))(scope, receive, framed)
             else:
                 await self._app(scope, self._counted(receive), framed)
         except Exception as error:

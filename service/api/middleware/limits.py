@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from service.core.errors import RateLimited
 
-KEPT = 10_000  # callers remembered; beyond that the one unseen for longest is forgotten
+CALLERS_KEPT = 10_000  # callers remembered; beyond that the one unseen for longest is forgotten
 STRANGER_FAILURES_PER_MINUTE = 60
 
 
@@ -30,7 +30,7 @@ class Buckets:
             tokens = min(self._size, tokens + (now - since) * self._rate)
             granted = tokens >= 1
             self._filled[name] = (tokens - 1 if granted else tokens, now)
-            while len(self._filled) > KEPT:
+            while len(self._filled) > CALLERS_KEPT:
                 self._filled.popitem(last=False)
         if not granted:
             wait = max(1, int((1 - tokens) / self._rate) + 1)

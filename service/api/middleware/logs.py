@@ -24,6 +24,8 @@ ENCODE = json.JSONEncoder(default=str).encode
 
 
 class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
     def format(self, record: logging.LogRecord) -> str:
         """The event's name and the fields above; whatever else a library attached is dropped."""
         line = {

@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-MEDIA_TYPE = "text/plain; version=0.0.4"
+PROMETHEUS_TEXT = "text/plain; version=0.0.4"
 
 
 class Metrics:
+    """How many responses were sent, by method, route and status."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._responses: Counter[tuple[str, str, int]] = Counter()
@@ -38,7 +40,7 @@ class Metrics:
                 found = self.path == "/metrics"
                 body = text().encode() if found else b""
                 self.send_response(200 if found else 404)
-                self.send_header("Content-Type", MEDIA_TYPE)
+                self.send_header("Content-Type", PROMETHEUS_TEXT)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -20,11 +20,11 @@ OVERHEAD_BYTES = 2048  # headers and names of one kept response
 LARGEST_BYTES = 1024 * 1024
 POLLED = re.compile(r"/v1/(panels|queries)/[A-Za-z0-9_]{1,63}")
 
-Wanted = tuple[bytes, str, bytes, bytes]
+PollKey = tuple[bytes, str, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptResponse:
     """One response as it left, and until when it may leave again."""
 
     until: float
@@ -41,7 +41,7 @@ class Polls:
     def __init__(self, app: ASGIApp, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._app = app
         self._clock = clock
-        self._kept: OrderedDict[Wanted, Kept] = OrderedDict()
+        self._kept: OrderedDict[PollKey, KeptResponse] = OrderedDict()
         self._bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +58,7 @@ class Polls:
             return
         await self._app(scope, receive, self._remembering(wanted, scope, send))
 
-    def _remembering(self, wanted: Wanted, scope: Scope, send: Send) -> Send:
+    def _remembering(self, wanted: PollKey, scope: Scope, send: Send) -> Send:
         """Pass a response on, and keep a copy if it is a whole one with an ETag."""
         start: Message | None = None
         body = bytearray()
@@ -76,7 +76,7 @@ class Polls:
 
         return passing
 
-    def _keep(self, wanted: Wanted, scope: Scope, start: Message, body: bytes) -> None:
+    def _keep(self, wanted: PollKey, scope: Scope, start: Message, body: bytes) -> None:
         headers = list(start.get("headers", []))
         etag = dict(headers).get(b"etag")
         if start["status"] != 200 or etag is None or len(body) > LARGEST_BYTES:
@@ -84,7 +84,7 @@ class Polls:
         old = self._kept.pop(wanted, None)
         self._bytes += _size(body) - (_size(old.body) if old is not None else 0)
         prefix = scope.get("state", {}).get("key_prefix")
-        self._kept[wanted] = Kept(self._clock() + FRESH_S, headers, body, etag, scope.get("route"), prefix)
+        self._kept[wanted] = KeptResponse(self._clock() + FRESH_S, headers, body, etag, scope.get("route"), prefix)
         while self._bytes > KEPT_BYTES:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= _size(dropped.body)
@@ -94,7 +94,7 @@ def _size(body: bytes) -> int:
     return len(body) + OVERHEAD_BYTES
 
 
-async def _send(kept: Kept, if_none_match: bytes, send: Send) -> None:
+async def _send(kept: KeptResponse, if_none_match: bytes, send: Send) -> None:
     if kept.etag in if_none_match:
         headers = [(name, value) for name, value in kept.headers if name not in (b"content-length", b"content-type")]
         await send({"type": "http.response.start", "status": 304, "headers": headers})

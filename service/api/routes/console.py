@@ -26,14 +26,14 @@ def console_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
     folder = files("service.console")
     for name, media_type in FILES.items():
-        served = serving((folder / name).read_bytes(), media_type)
+        served = file_route((folder / name).read_bytes(), media_type)
         addresses = PAGE_ADDRESSES if name == PAGE else (f"/console/{name}",)
         for address in addresses:
             router.add_api_route(address, served, methods=["GET"], dependencies=[Depends(public)])
     return router
 
 
-def serving(content: bytes, media_type: str) -> Callable[..., Awaitable[Response]]:
+def file_route(content: bytes, media_type: str) -> Callable[..., Awaitable[Response]]:
     """Asked for again at every visit (no-cache), sent again only when it has changed."""
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}

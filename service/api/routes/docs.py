@@ -12,6 +12,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from service.api.auth import public
+from service.api.formats import JSON
+from service.api.shape_text import sketch
 
 router = APIRouter(include_in_schema=False)
 
@@ -19,8 +21,9 @@ STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
 h2{margin-top:2.5rem;border-top:1px solid #ccc;padding-top:1rem;font-size:1.1rem}
 code,pre{font:14px/1.4 ui-monospace,monospace}pre{background:#f4f4f2;padding:.8rem;overflow:auto;border-radius:4px}
+details{color:#555}summary{cursor:pointer}
 .method{display:inline-block;min-width:4rem;font-weight:700}.codes{color:#555}
-@media(prefers-color-scheme:dark){body{color:#eee;background:#161616}pre{background:#262626}.codes{color:#aaa}}
+@media(prefers-color-scheme:dark){body{color:#eee;background:#161616}pre{background:#262626}.codes,details{color:#aaa}}
 """
 
 
@@ -36,7 +39,7 @@ def openapi(request: Request) -> JSONResponse:
 
 @router.get("/docs", dependencies=[Depends(public)])
 def docs(request: Request) -> HTMLResponse:
-    """Every operation with its description, statuses and commands to paste."""
+    """Every operation with its description, commands to paste, and the shape of what comes back."""
     return HTMLResponse(render(request.app.openapi(), str(request.base_url).rstrip("/")))
 
 
@@ -52,6 +55,7 @@ def render(document: dict[str, Any], base: str) -> str:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             parts.append(render_operation(method.upper(), path, operation, base))
+            parts += render_responses(operation["responses"], document["components"]["schemas"])
     return "\n".join([*parts, "</body></html>"])
 
 
@@ -69,6 +73,20 @@ def render_operation(method: str, path: str, operation: dict[str, Any], base: st
             parts.append(f"<p>{html.escape(example.get('summary', ''))}</p>")
         parts.append(f"<pre>{html.escape(command(method, base + path, example, operation))}</pre>")
     return "\n".join(parts)
+
+
+def render_responses(responses: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
+    """What comes back on success, folded up: one sketch for each status that has a body."""
+    parts = []
+    for status, response in sorted(responses.items()):
+        content = response.get("content", {})
+        if status < "300" and JSON in content:
+            forms = "".join(f" · {html.escape(media_type)}" for media_type in content if media_type != JSON)
+            shape = html.escape(sketch(content[JSON]["schema"], schemas))
+            said = html.escape(response["description"])
+            parts.append(f"<details><summary>{status}: {said}{forms}</summary><pre>{shape}</pre></details>")
+    refused = " ".join(status for status in sorted(responses) if status >= "400")
+    return [*parts, f'<p class="codes">or a problem: {refused}</p>']
 
 
 def command(method: str, url: str, example: dict[str, Any] | None, operation: dict[str, Any]) -> str:

@@ -1,24 +1,24 @@
 """Is it alive, is it ready, what has it counted. No key for the first two; nothing about data in any."""
 
-from typing import Any
-
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from service.api.auth import Admin, Wired, public
-from service.api.middleware.metrics import MEDIA_TYPE
+from service.api.middleware.metrics import PROMETHEUS_TEXT
+from service.api.responses.operations import NOT_READY, Health, Readiness
+from service.api.responses.problems import problems
 from service.core.errors import NotFound
 
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", dependencies=[Depends(public)], response_model=dict[str, Any])
+@router.get("/healthz", dependencies=[Depends(public)], response_model=Health)
 async def healthz() -> Response:
     """The process answers."""
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/readyz", dependencies=[Depends(public)], response_model=dict[str, Any])
+@router.get("/readyz", dependencies=[Depends(public)], response_model=Readiness, responses=NOT_READY)
 def readyz(parts: Wired) -> Response:
     """The ledger can be written and the engine answers; 503 says which does not."""
     missing = parts.ready()
@@ -27,9 +27,11 @@ def readyz(parts: Wired) -> Response:
     )
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get(
+    "/metrics", response_class=PlainTextResponse, response_description="Prometheus text.", responses=problems(403, 404)
+)
 def metrics(admin: Admin, parts: Wired) -> Response:
     """Prometheus text; off unless HALFTONE_METRICS is set."""
     if parts.metrics is None:
         raise NotFound("metrics are switched off; set HALFTONE_METRICS=true")
-    return PlainTextResponse(parts.metrics.text(), media_type=MEDIA_TYPE)
+    return PlainTextResponse(parts.metrics.text(), media_type=PROMETHEUS_TEXT)

@@ -5,40 +5,31 @@ import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import Field
+from fastapi import APIRouter, Query, Request, Response
 
+from service.api.asks import ask_of
 from service.api.auth import Analyst, Viewer, Wired
-from service.api.formats import CSV, JSON, agreed, csv_of, flat_names, flat_rows, formed
+from service.api.formats import CSV, JSON, agreed_media_type, csv_of, flat_names, flat_rows, formed
 from service.api.json_body import ExactRoute
-from service.api.requests import Amount, QuestionWire, Words, ask_of
-from service.api.routes.queries import Shape
+from service.api.parameters import AnswerForm, PageSize, PanelName
+from service.api.requests import PanelWire, QuestionWire
+from service.api.responses.panels import PAST, POLLED, ShownPanel
+from service.api.responses.problems import problems
 from service.catalog.keys import may_read
 from service.core.amounts import parse_epsilon, show_pico
+from service.core.ask_codec import request_to_text, written_from_text
 from service.core.errors import LossOutOfRange, NotAllowed, NotFound
 from service.core.request import Principal
-from service.core.schema import NAME_PATTERN
 from service.released.panels import Panel, now_text, parse_period
+from service.released.publish import RELEASED_AT
 from service.released.store import StoredAnswer
 
 router = APIRouter(prefix="/v1/panels", tags=["panels"], route_class=ExactRoute)
 
-PAST = ("columns", "rows", "low_95", "high_95", "data_version")
-RELEASED_AT = "released_at"
-PanelName = Annotated[str, Path(pattern=f"^{NAME_PATTERN}$", max_length=63)]
+REFRESH_SHOWS = ("columns", "rows", "low_95", "high_95", "data_version")
 
 
-class PanelWire(QuestionWire):
-    """A query with a name. `budget` is in the unit that the query pays in: epsilon, rho, or share of the
-    dataset's budget for `accuracy` and `share`."""
-
-    refresh: Annotated[str, Field(max_length=20, examples=["PT1H", "P1D"])] | None = None
-    budget: Amount
-    title: Words = ""
-    chart: Annotated[dict[str, Any], Field(max_length=50)] | None = None
-
-
-@router.put("/{panel}", response_model=dict[str, Any])
+@router.put("/{panel}", response_model=ShownPanel, responses=problems(400, 403, 404, 409, 503))
 def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wired) -> Response:
     """Name a query. It is understood and priced now, so that a panel that can not work is refused now."""
     question = QuestionWire.model_validate(wanted.model_dump(include=set(QuestionWire.model_fields)))
@@ -59,7 +50,7 @@ def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wire
             name=panel,
             dataset=ask.dataset,
             owner=analyst.prefix,
-            request=question.model_dump_json(),
+            request=request_to_text(ask, question.model_dump(mode="json")),
             title=wanted.title,
             chart=json.dumps(wanted.chart or {}, default=str),
             refresh_seconds=period,
@@ -72,29 +63,29 @@ def put_panel(panel: PanelName, wanted: PanelWire, analyst: Analyst, parts: Wire
     return Response(json.dumps(show_panel(stored, analyst)), media_type=JSON)
 
 
-@router.post("/{panel}/refresh", response_model=dict[str, Any])
+@router.post("/{panel}/refresh", response_model=ShownPanel, responses=problems(403, 404))
 def refresh_panel(panel: PanelName, analyst: Analyst, parts: Wired) -> Response:
     """Refresh now, from the panel's line; only its owner or an admin may."""
-    found = readable(panel, analyst, parts)
+    found = readable_panel(panel, analyst, parts)
     if analyst.role != "admin" and found.owner != analyst.prefix:
         raise NotAllowed("only the panel's owner or an admin may refresh it")
     return Response(json.dumps(show_panel(parts.refresher.refresh(panel), analyst)), media_type=JSON)
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", response_model=list[ShownPanel])
 def list_panels(viewer: Viewer, parts: Wired) -> Response:
     """The panels of datasets that this key may read."""
     shown = [show_panel(panel, viewer) for panel in parts.panels.all() if may_read(viewer, panel.dataset)]
     return Response(json.dumps(shown), media_type=JSON)
 
 
-@router.get("/{panel}", response_model=dict[str, Any], responses={304: {"description": "Not changed since that ETag."}})
-def get_panel(panel: PanelName, viewer: Viewer, parts: Wired, request: Request, shape: Shape = None) -> Response:
+@router.get("/{panel}", responses=POLLED | problems(404, 406))
+def get_panel(panel: PanelName, viewer: Viewer, parts: Wired, request: Request, form: AnswerForm = None) -> Response:
     """The last good answer with its age; 304 when it has not changed."""
-    media_type = agreed(shape, request.headers.get("accept"))
-    found = readable(panel, viewer, parts)
+    media_type = agreed_media_type(form, request.headers.get("accept"))
+    found = readable_panel(panel, viewer, parts)
     body, has_answer = panel_body(found, viewer, parts)
-    content = formed(body, shape, media_type) if has_answer else body
+    content = formed(body, form, media_type) if has_answer else body
     media_type = media_type if has_answer else JSON
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "private, max-age=1, must-revalidate"}
@@ -106,45 +97,45 @@ def get_panel(panel: PanelName, viewer: Viewer, parts: Wired, request: Request, 
     return Response(content, media_type=media_type, headers=headers)
 
 
-@router.get("/{panel}/history", response_model=list[dict[str, Any]])
+@router.get("/{panel}/history", responses=PAST | problems(404))
 def get_history(
     panel: PanelName,
     viewer: Viewer,
     parts: Wired,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    shape: Annotated[Literal["json", "flat", "csv"], Query(alias="format")] = "json",
+    limit: PageSize = 100,
+    form: Annotated[Literal["json", "flat", "csv"], Query(alias="format")] = "json",
 ) -> Response:
     """Past refreshes, newest first, each with its rows and intervals; `flat` and `csv` are one time series."""
-    found = readable(panel, viewer, parts)
+    found = readable_panel(panel, viewer, parts)
     past = []
     for refreshed_at, query_id in parts.panels.history(panel, limit):
         stored = answer_of(found, query_id, parts)
         if stored is not None:
             past.append((refreshed_at, query_id, json.loads(stored.body)))
-    if shape == "json":
+    if form == "json":
         shown = [
-            {"refreshed_at": refreshed_at, "id": query_id, **{name: answer[name] for name in PAST}}
+            {"refreshed_at": refreshed_at, "id": query_id, **{name: answer[name] for name in REFRESH_SHOWS}}
             for refreshed_at, query_id, answer in past
         ]
         return Response(json.dumps(shown, ensure_ascii=False, allow_nan=False), media_type=JSON)
     rows = [{RELEASED_AT: refreshed_at, **row} for refreshed_at, _, answer in past for row in flat_rows(answer)]
-    if shape == "flat":
+    if form == "flat":
         return Response(json.dumps(rows, ensure_ascii=False, allow_nan=False), media_type=JSON)
     names = dict.fromkeys(name for _, _, answer in past for name in flat_names(answer))
     return Response(csv_of(rows, [RELEASED_AT, *names]), media_type=CSV)
 
 
-@router.delete("/{panel}", status_code=204)
+@router.delete("/{panel}", status_code=204, responses=problems(403, 404))
 def delete_panel(panel: PanelName, analyst: Analyst, parts: Wired) -> Response:
     """Forget a panel. What it spent stays spent, and its answers stay readable by their ids."""
-    found = readable(panel, analyst, parts)
+    found = readable_panel(panel, analyst, parts)
     if analyst.role != "admin" and found.owner != analyst.prefix:
         raise NotAllowed("only the panel's owner or an admin may delete it")
     parts.refresher.forget(panel)
     return Response(status_code=204)
 
 
-def readable(name: str, principal: Principal, parts: Wired) -> Panel:
+def readable_panel(name: str, principal: Principal, parts: Wired) -> Panel:
     """The panel, if this key may read its dataset; absent and not yours are the same answer."""
     panel = parts.panels.get(name)
     if panel is None or not may_read(principal, panel.dataset):
@@ -173,7 +164,7 @@ def panel_body(panel: Panel, reader: Principal, parts: Wired) -> tuple[bytes, bo
 
 def show_panel(panel: Panel, reader: Principal) -> dict[str, Any]:
     """Name, state and money; the query too, for those who may ask. The owner is a key's public prefix."""
-    given = {} if reader.role == "viewer" else {"query": query_of(panel)}
+    given = {} if reader.role == "viewer" else {"query": written_from_text(panel.request)}
     return given | {
         "panel": panel.name,
         "dataset": panel.dataset,
@@ -194,19 +185,3 @@ def show_panel(panel: Panel, reader: Principal) -> dict[str, Any]:
             "per_refresh": show_pico(panel.refresh_pico),
         },
     }
-
-
-def query_of(panel: Panel) -> dict[str, Any]:
-    """What was asked for: the SQL and whatever the author gave beside it."""
-    given = without_silence(json.loads(panel.request))
-    del given["dataset"]
-    if given["dialect"] == "duckdb":
-        del given["dialect"]
-    if "bounds" in given:
-        given["bounds"] = without_silence(given["bounds"])
-    return given
-
-
-def without_silence(asked: dict[str, Any]) -> dict[str, Any]:
-    """What was left out is stored as null, false or empty."""
-    return {name: value for name, value in asked.items() if value is not None and value is not False and value != {}}

@@ -4,25 +4,27 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from service.api.asks import ask_of
 from service.api.auth import Analyst, Viewer, Wired
-from service.api.examples import ANSWER_RESPONSES, QUERY_EXAMPLES, Waiting
-from service.api.formats import JSON, agreed, formed
+from service.api.examples import QUERY_EXAMPLES
+from service.api.formats import JSON, agreed_media_type, formed
 from service.api.json_body import ExactRoute
-from service.api.requests import QueryWire, ask_of
-from service.api.wiring import Submitted
+from service.api.parameters import ID, AnswerForm, PageSize, QueryIdParameter
+from service.api.requests import QueryWire
+from service.api.responses.answers import ASKED, EVENTS, FOUND, PastQuery, QueryState
+from service.api.responses.problems import problems
 from service.catalog.declare import Name
 from service.core.errors import AnswerFailed, NotFound, ServiceError
-from service.walk.history import Wanted
+from service.walk.history import HistoryPart
+from service.walk.submission import Submitted
 
-router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=ExactRoute)
+router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=ExactRoute, responses=problems(403))
 
-QUERY_ID = r"^[A-Za-z0-9_]{1,40}$"
-QueryId = Annotated[str, Path(pattern=QUERY_ID)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -31,7 +33,6 @@ IdempotencyKey = Annotated[
         description="Names this attempt: a retry with the same key and body gets the stored answer and pays nothing.",
     ),
 ]
-Shape = Annotated[Literal["json", "flat", "csv", "arrow"] | None, Query(alias="format")]
 EVENTS_POLL_S, EVENTS_MAX = 0.5, 1200
 
 
@@ -40,61 +41,61 @@ def request_hash(query: QueryWire) -> str:
     return hashlib.sha256(query.model_dump_json(exclude={"wait"}).encode()).hexdigest()
 
 
-@router.post("", status_code=201, responses=ANSWER_RESPONSES)
+@router.post("", status_code=201, responses=ASKED | problems(400, 404, 406, 409, 503))
 def post_query(
     query: Annotated[QueryWire, QUERY_EXAMPLES],
     analyst: Analyst,
     parts: Wired,
     request: Request,
     key: IdempotencyKey = None,
-    shape: Shape = None,
+    form: AnswerForm = None,
 ) -> Response:
     """Answer one query, once.
 
     201 with a new answer, 200 with a stored one, 202 with a Location when it takes longer than `wait`.
     """
-    agreed(shape, request.headers.get("accept"))  # before anything is charged
+    agreed_media_type(form, request.headers.get("accept"))  # before anything is charged
     submitted = parts.answerer.submit(ask_of(query), analyst, key, request_hash(query), float(query.wait))
     request.state.query_id = submitted.query_id
-    return shown(submitted, request, shape, query.dataset)
+    return answer_response(submitted, request, form, query.dataset)
 
 
-@router.get("/{query_id}", responses={**ANSWER_RESPONSES, 304: {"description": "Not changed since that ETag."}})
-def get_query(query_id: QueryId, viewer: Viewer, parts: Wired, request: Request, shape: Shape = None) -> Response:
+@router.get("/{query_id}", responses=FOUND | problems(404, 406, 409, 503))
+def get_query(
+    query_id: QueryIdParameter, viewer: Viewer, parts: Wired, request: Request, form: AnswerForm = None
+) -> Response:
     """The stored answer, byte for byte; 202 while it is still on its way."""
     submitted = parts.answerer.find(query_id, viewer)
-    response = shown(submitted, request, shape, None)
+    response = answer_response(submitted, request, form, None)
     if response.status_code == 201:
         response.status_code = 200
     return response
 
 
-@router.delete("/{query_id}", status_code=202, responses={202: {"model": Waiting}})
-def cancel_query(query_id: QueryId, analyst: Analyst, parts: Wired) -> Response:
+@router.delete("/{query_id}", status_code=202, response_model=QueryState, responses=problems(404, 409, 503))
+def cancel_query(query_id: QueryIdParameter, analyst: Analyst, parts: Wired) -> Response:
     """Stop working on it. Before the charge that is free; after it the charge stays."""
     submitted = parts.answerer.cancel(query_id, analyst)
     body = {"id": submitted.query_id, "status": submitted.status}
     return Response(json.dumps(body), status_code=202, media_type=JSON)
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", response_model=list[PastQuery])
 def list_queries(
     analyst: Analyst,
     parts: Wired,
     dataset: Annotated[Name | None, Query()] = None,
     text: Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    before: Annotated[str | None, Query(pattern=QUERY_ID)] = None,
+    limit: PageSize = 100,
+    before: Annotated[str | None, Query(pattern=ID)] = None,
 ) -> Response:
     """This key's own history, newest first; `before` a listed id, the next page of it."""
-    found = parts.answerer.history(analyst, Wanted(dataset, text, limit, before))
+    found = parts.answerer.history(analyst, HistoryPart(dataset, text, limit, before))
     return Response(json.dumps(found, allow_nan=False, default=str), media_type=JSON)
 
 
-@router.get(
-    "/{query_id}/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}}
-)
-async def follow_query(query_id: QueryId, analyst: Analyst, parts: Wired) -> StreamingResponse:
+@router.get("/{query_id}/events", response_class=StreamingResponse, responses=EVENTS | problems(404))
+async def follow_query(query_id: QueryIdParameter, analyst: Analyst, parts: Wired) -> StreamingResponse:
     """Server-sent states until the query is answered or has failed."""
 
     def state() -> str:
@@ -121,7 +122,7 @@ async def follow_query(query_id: QueryId, analyst: Analyst, parts: Wired) -> Str
     return StreamingResponse(states(), media_type="text/event-stream")
 
 
-def shown(submitted: Submitted, request: Request, shape: str | None, dataset: str | None) -> Response:
+def answer_response(submitted: Submitted, request: Request, form: str | None, dataset: str | None) -> Response:
     """The stored bytes in the form asked for, with an ETag; or where to look later."""
     location = f"/v1/queries/{submitted.query_id}"
     if submitted.status == "failed":
@@ -130,8 +131,8 @@ def shown(submitted: Submitted, request: Request, shape: str | None, dataset: st
         waiting = {"id": submitted.query_id, "status": submitted.status} | ({"dataset": dataset} if dataset else {})
         headers = {"Location": location, "Retry-After": "1"}
         return Response(json.dumps(waiting), status_code=202, media_type=JSON, headers=headers)
-    media_type = agreed(shape, request.headers.get("accept"))
-    content = formed(submitted.body, shape, media_type)
+    media_type = agreed_media_type(form, request.headers.get("accept"))
+    content = formed(submitted.body, form, media_type)
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {
         "ETag": etag,

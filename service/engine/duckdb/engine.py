@@ -1,7 +1,6 @@
 """The DuckDB engine: emitted statements over prepared files, in caged child processes.
 
-The only module, with the emitter's dialect, that says how DuckDB is asked; the only ones that import
-it run inside children (worker.py, build.py) or set them up (cage.py).
+DuckDB itself is imported only by what runs inside children (worker.py, importing/) or encloses them (cage.py).
 """
 
 import contextlib
@@ -16,16 +15,19 @@ import pyarrow as pa
 
 from service.core.boundary import Array, ExactTable, KeyTable
 from service.core.errors import NotFound, TooBusy
-from service.core.plan import POSITION, Statement
+from service.core.plan import Need, Plan
+from service.core.prepared import POSITION
 from service.core.schema import Table
-from service.engine.base import EngineFailed
+from service.engine.base import Computed, EngineFailed, Work
 from service.engine.duckdb.manifest import Manifest
-from service.engine.duckdb.processes import frames as wire
+from service.engine.duckdb.processes import frames
 from service.engine.duckdb.processes.child import Child, ChildLost
 from service.engine.duckdb.processes.fair_queue import Turns, remaining
 from service.engine.duckdb.processes.pool import BindFailed, Binding, Pool
 from service.engine.duckdb.versions import KnownVersions
-from service.engine.names import quoted
+from service.engine.emit.spelling import Statement
+from service.engine.emit.statements import Emitted, emit
+from service.engine.quoting import quoted
 
 PUBLIC_SECONDS = 30.0
 
@@ -48,8 +50,6 @@ class EngineOptions:
 
 class DuckDBEngine:
     """Engine over the prepared folder of `data_dir`. Takes up a new version as soon as its manifest is there."""
-
-    dialect = "duckdb"
 
     def __init__(self, data_dir: Path, options: EngineOptions | None = None) -> None:
         self._data_dir = data_dir
@@ -76,11 +76,6 @@ class DuckDBEngine:
         finally:
             self._turns.give(share)
 
-    def ping(self) -> None:
-        """Raises EngineFailed while no child stands ready."""
-        if not self._pool.is_ready():
-            raise EngineFailed("not ready")
-
     def close(self) -> None:
         self._pool.close()
 
@@ -98,6 +93,13 @@ class DuckDBEngine:
                     ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Statements(Work):
+    """Emitted statements, each with the needs that it answers."""
+
+    emitted: Emitted
+
+
 class DuckDBSlot:
     """One child, for one query's statements. Dead after a failure: the next statement fails too."""
 
@@ -110,15 +112,30 @@ class DuckDBSlot:
     def data_version(self) -> int:
         return self._manifest.data_version
 
-    def run(self, statement: Statement, keys: KeyTable | None, deadline_s: float) -> ExactTable:
+    def work(self, plan: Plan, needs: tuple[Need, ...], salt: int) -> Statements:
+        return Statements(emit(plan, needs, salt=salt))
+
+    def compute(self, work: Work, keys: KeyTable | None, deadline_s: float) -> Computed:
+        assert isinstance(work, Statements), "this work was made by another engine"
+        began = time.monotonic()
+        exacts = []
+        for statement, answered in work.emitted:
+            left_s = remaining(began, deadline_s)
+            if left_s <= 0:
+                raise EngineFailed("deadline")
+            exacts.append((answered, self._run(statement, keys if statement.uses_keys else None, left_s)))
+        return exacts
+
+    def _run(self, statement: Statement, keys: KeyTable | None, deadline_s: float) -> ExactTable:
+        """One statement's integer columns and sealed keys. Raises EngineFailed and nothing else."""
         assert statement.uses_keys == (keys is not None), "the key table and the statement do not agree"
         table = self._ask(statement.sql, _packed(keys), deadline_s)
         wanted = [*statement.columns, *statement.keys]
         if sorted(table.column_names) != sorted(wanted):
             raise EngineFailed("columns")
         try:
-            columns = {name: wire.integers(table.column(name)) for name in statement.columns}
-            sealed = {name: wire.scalars(table.column(name)) for name in statement.keys}
+            columns = {name: frames.integers(table.column(name)) for name in statement.columns}
+            sealed = {name: frames.scalars(table.column(name)) for name in statement.keys}
         except (TypeError, ValueError, OverflowError, pa.ArrowException):
             raise EngineFailed("types") from None
         return ExactTable(columns, sealed)
@@ -132,7 +149,7 @@ class DuckDBSlot:
             f"SELECT DISTINCT value FROM (SELECT {value} AS value FROM {quoted(table)})"
             f" WHERE value IS NOT NULL ORDER BY value LIMIT {int(limit)}"
         )
-        return wire.scalars(self._ask(sql, memoryview(b""), PUBLIC_SECONDS).column("value"))
+        return frames.scalars(self._ask(sql, memoryview(b""), PUBLIC_SECONDS).column("value"))
 
     def _public_table(self, table: str, column: str) -> Table:
         entry = self._manifest.tables.get(table)
@@ -149,14 +166,14 @@ class DuckDBSlot:
         if "error" in answer:
             raise EngineFailed(str(answer["error"]))
         try:
-            return wire.unpack(table)
+            return frames.unpack_table(table)
         except (pa.ArrowException, OSError):
             raise EngineFailed("frame") from None
 
 
 def _packed(keys: KeyTable | None) -> memoryview:
     try:
-        return wire.pack(key_table(keys)) if keys is not None else memoryview(b"")
+        return frames.pack_table(key_table(keys)) if keys is not None else memoryview(b"")
     except (TypeError, ValueError, OverflowError, pa.ArrowException):
         raise EngineFailed("keys") from None
 
@@ -164,4 +181,4 @@ def _packed(keys: KeyTable | None) -> memoryview:
 def key_table(keys: KeyTable) -> pa.Table:
     """The key table as the child gets it: the key columns in order, then POSITION from 0."""
     positions = np.arange(keys.size, dtype=np.int64)
-    return wire.arrow_table({**keys.columns, POSITION: positions})
+    return frames.arrow_table({**keys.columns, POSITION: positions})

@@ -8,12 +8,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-from service.core.schema import Column, Scalar, SqlType, Table, UnitColumn, UnitVia
+from service.core.schema import Table
+from service.core.schema_codec import table_from_json, table_to_json
 from service.engine.sources import Source
 
 NAME = "_manifest.json"
@@ -46,7 +44,7 @@ def dataset_folder(data_dir: Path, dataset: str) -> Path:
     return data_dir / "prepared" / dataset
 
 
-def load(folder: Path) -> Manifest | None:
+def load_manifest(folder: Path) -> Manifest | None:
     try:
         raw = json.loads((folder / NAME).read_text())
     except FileNotFoundError:
@@ -58,7 +56,7 @@ def load(folder: Path) -> Manifest | None:
     return Manifest(raw["data_version"], raw["unit_type"], raw["units_file"], tables)
 
 
-def save(folder: Path, manifest: Manifest) -> None:
+def save_manifest(folder: Path, manifest: Manifest) -> None:
     """Written beside, synced, renamed: readers see the old one or the new one."""
     raw = {
         "data_version": manifest.data_version,
@@ -90,70 +88,3 @@ def sync_folders(folders: Iterable[Path]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-# --- Declarations as JSON --------------------------------------------------------------------------
-
-
-def table_to_json(table: Table) -> dict[str, Any]:
-    unit: dict[str, str] | None = None
-    if isinstance(table.unit, UnitColumn):
-        unit = {"column": table.unit.column}
-    elif isinstance(table.unit, UnitVia):
-        unit = {"column": table.unit.column, "table": table.unit.table, "key": table.unit.key}
-    return {
-        "name": table.name,
-        "columns": [_column_to_json(column) for column in table.columns.values()],
-        "unit": unit,
-        "expected_rows": table.expected_rows,
-        "max_rows_per_unit": table.max_rows_per_unit,
-    }
-
-
-def table_from_json(raw: Mapping[str, Any]) -> Table:
-    unit: UnitColumn | UnitVia | None = None
-    if raw["unit"] is not None:
-        unit = UnitVia(**raw["unit"]) if "table" in raw["unit"] else UnitColumn(**raw["unit"])
-    columns = {column["name"]: _column_from_json(column) for column in raw["columns"]}
-    return Table(raw["name"], columns, unit, raw["expected_rows"], raw["max_rows_per_unit"])
-
-
-def _column_to_json(column: Column) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "type": [column.type.name, column.type.precision, column.type.scale],
-        "low": _exact(column.low),
-        "high": _exact(column.high),
-        "step": _exact(column.step),
-        "domain": None if column.domain is None else [_scalar_to_json(value) for value in column.domain],
-        "unique": column.unique,
-        "source_name": column.source_name,
-    }
-
-
-def _column_from_json(raw: Mapping[str, Any]) -> Column:
-    low, high, step = (None if raw[name] is None else Fraction(raw[name]) for name in ("low", "high", "step"))
-    domain = None if raw["domain"] is None else tuple(_scalar_from_json(value) for value in raw["domain"])
-    kind = SqlType(*raw["type"])
-    return Column(raw["name"], kind, low, high, step, domain, raw["unique"], raw["source_name"])
-
-
-def _exact(value: Fraction | None) -> str | None:
-    return None if value is None else str(value)
-
-
-def _scalar_to_json(value: Scalar) -> Any:
-    if isinstance(value, datetime):
-        return {"timestamp": value.isoformat()}
-    if isinstance(value, date):
-        return {"date": value.isoformat()}
-    return value
-
-
-def _scalar_from_json(raw: Any) -> Scalar:
-    if isinstance(raw, dict):
-        if "date" in raw:
-            return date.fromisoformat(raw["date"])
-        return datetime.fromisoformat(raw["timestamp"])
-    held: Scalar = raw
-    return held

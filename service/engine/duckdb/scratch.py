@@ -2,73 +2,72 @@
 
 Its processes are bound to a dataset's public tables and nothing else; released tables come with the
 question and leave with it. So whatever it says, errors included, depends on released and public
-values only and may be shown (DESIGN section 4).
+values only and may be shown.
 """
 
 import os
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from sqlglot import exp
 
 from service.core.boundary import Array
 from service.core.errors import Conflict, TooBusy
 from service.core.schema import Scalar, SqlType
-from service.engine.duckdb.processes import frames as wire
+from service.engine.base import Cells, ScratchColumns, ScratchLost, ScratchRefused, TypedColumn
+from service.engine.duckdb.messages import DuckDBRefused, fails_in_any_case, marked, written_at
+from service.engine.duckdb.processes import frames
 from service.engine.duckdb.processes.child import Child, ChildLost
 from service.engine.duckdb.processes.fair_queue import Turns, remaining
 from service.engine.duckdb.processes.pool import BindFailed, Binding, Pool
 from service.engine.duckdb.versions import KnownVersions
-from service.engine.names import quoted
-from service.engine.values import literal
+from service.engine.emit.spelling import DIALECT
+from service.engine.quoting import quoted, tried_literal
 
 WAIT_SECONDS = 30.0
 NOTHING = Binding("", 0, {}, {})
-LONGEST_MESSAGE = 500
-LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 MADE_UP: dict[str, Scalar] = {
     "BOOLEAN": True, "BIGINT": 1_000_000, "DOUBLE": 1e6, "DECIMAL": 0, "DATE": "2000-01-01", "TIMESTAMP": "2000-01-01",
     "VARCHAR": "\ue000" * 40,  # no text that is made from it is a literal of somebody's
 }  # fmt: skip
 
 
-class ScratchRefused(Exception):
-    """The outer SQL failed. `message` may be shown: it depends on released values only. `line` of the SQL."""
-
-    def __init__(self, message: str) -> None:
-        found = LINE.search(message)
-        self.message = message[:LONGEST_MESSAGE]
-        self.line = int(found[1]) if found else None
-        super().__init__(self.message)
-
-
-class ScratchLost(ScratchRefused):
-    """Nothing was said about the SQL: no turn, no process, or not enough time or memory."""
-
-
 @dataclass(frozen=True, slots=True)
-class ScratchResult:
-    """`values` are the columns in order; `rows` makes Python tuples of them."""
+class ArrowResult:
+    """The columns of a SELECT as they came, in order."""
 
-    columns: tuple[str, ...]
     types: tuple[str, ...]
     values: pa.Table
 
     @property
-    def rows(self) -> list[tuple[Any, ...]]:
-        return _rows(self.values)
+    def size(self) -> int:
+        return int(self.values.num_rows)
+
+    def cells(self, at: int) -> Cells:
+        column = self.values.column(at)
+        if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            numbers: Array = column.to_numpy()
+            return numbers
+        values: list[Any] = column.to_pylist()
+        return values
+
+    def numbers(self, at: int) -> npt.NDArray[np.float64]:
+        column: Array = self.values.column(at).to_numpy(zero_copy_only=False)
+        return column.astype(np.float64)  # NULL is NaN
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What a SELECT would yield. `cast_error`: how a cast failed on the made-up row, if one did."""
+    """What a SELECT would yield. `failed_cast`: how a cast failed on the made-up row, if one did."""
 
     types: tuple[str, ...]
-    cast_error: ScratchRefused | None
+    failed_cast: DuckDBRefused | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +78,8 @@ class ScratchOptions:
     waiting: int = 512
 
 
-class Scratch:
-    """Runs SQL that the allow-list has already passed. `public` names public tables that it reads."""
+class DuckDBScratch:
+    """The Scratch of this engine."""
 
     def __init__(self, data_dir: Path, options: ScratchOptions | None = None) -> None:
         held = options or ScratchOptions()
@@ -94,31 +93,61 @@ class Scratch:
 
     def run(
         self,
-        sql: str,
-        tables: Mapping[str, Mapping[str, Array | pa.Array]],
+        select: exp.Expression,
+        tables: Mapping[str, ScratchColumns],
         public: tuple[str, ...],
         dataset: str,
         deadline_s: float,
-    ) -> ScratchResult:
-        parts = [wire.pack(wire.arrow_table(columns)) for columns in tables.values()]
+    ) -> ArrowResult:
+        return self._run(select.sql(dialect=DIALECT), tables, public, dataset, deadline_s)
+
+    def rehearse(
+        self, select: exp.Expression, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float
+    ) -> tuple[str, ...]:
+        """Over one made-up row for each table. What that row runs into is its own affair, but for casts that fail
+        whatever the value is."""
+        try:
+            found = self._rehearse(select.sql(dialect=DIALECT), tables, deadline_s)
+            if found.failed_cast is not None and fails_in_any_case(found.failed_cast, select):
+                raise found.failed_cast
+        except DuckDBRefused as refused:
+            refused.place = self._place(select, tables, deadline_s)
+            raise
+        return found.types
+
+    def ping(self, deadline_s: float) -> None:
+        self._run("SELECT 1 AS one", {}, (), "", deadline_s)
+
+    def _run(
+        self, sql: str, tables: Mapping[str, ScratchColumns], public: tuple[str, ...], dataset: str, deadline_s: float
+    ) -> ArrowResult:
+        parts = [frames.pack_table(_arrow(columns)) for columns in tables.values()]
         request = {"do": "scratch", "sql": sql, "sizes": dict(zip(tables, map(len, parts), strict=True))}
         answer, table = self._ask(request, b"".join(parts), (dataset, public), deadline_s)
-        return ScratchResult(tuple(answer["columns"]), tuple(answer["types"]), wire.unpack(table))
+        return ArrowResult(tuple(answer["types"]), frames.unpack_table(table))
 
-    def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float) -> Rehearsed:
-        """The same SQL before there is anything to run it on: over one made-up row for each table that it reads.
-
-        Raises ScratchRefused where names or types do not fit. No file is open and no value is anybody's.
-        """
+    def _rehearse(self, sql: str, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float) -> Rehearsed:
         rows = ", ".join(f"{quoted(name)} AS MATERIALIZED ({_made_up(kinds)})" for name, kinds in tables.items())
         request = {"do": "rehearse", "sql": sql, "rows": f"WITH {rows}"}
         answer, _ = self._ask(request, b"", ("", ()), deadline_s)
         failed = str(answer["cast_error"])
-        return Rehearsed(tuple(answer["types"]), ScratchRefused(failed) if failed else None)
+        return Rehearsed(tuple(answer["types"]), DuckDBRefused(failed) if failed else None)
+
+    def _place(
+        self, select: exp.Expression, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float
+    ) -> tuple[int, int] | None:
+        """Where the analyst wrote what was refused: the same SQL fails again, now with its places marked."""
+        text = marked(select)
+        failed: ScratchRefused | None
+        try:
+            failed = self._rehearse(text, tables, deadline_s).failed_cast
+        except ScratchRefused as refused:
+            failed = refused
+        return written_at(text, failed.line) if isinstance(failed, DuckDBRefused) else None
 
     def _ask(
-        self, request: wire.Header, payload: bytes, data: tuple[str, tuple[str, ...]], deadline_s: float
-    ) -> tuple[wire.Header, memoryview]:
+        self, request: frames.Header, payload: bytes, data: tuple[str, tuple[str, ...]], deadline_s: float
+    ) -> tuple[frames.Header, memoryview]:
         """`data` is the dataset and those of its public tables that must be there."""
         began = time.monotonic()
         try:
@@ -137,7 +166,7 @@ class Scratch:
             self._turns.give("")
         if "error" in answer:
             message = str(answer["message"])
-            raise ScratchRefused(message) if message else ScratchLost(_TOO_LARGE)
+            raise DuckDBRefused(message) if message else ScratchLost(_TOO_LARGE)
         return answer, table
 
     def close(self) -> None:
@@ -171,11 +200,14 @@ _TOO_LARGE = "the outer SQL needed more memory than it may use"
 def _made_up(kinds: Mapping[str, SqlType]) -> str:
     """One row: a value of every type, so that what a cast can not do at all is seen."""
     return "SELECT " + ", ".join(
-        f"{literal(MADE_UP[kind.name], kind)} AS {quoted(name)}" for name, kind in kinds.items()
+        f"{tried_literal(MADE_UP[kind.name], kind)} AS {quoted(name)}" for name, kind in kinds.items()
     )
 
 
-def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    if not table.num_columns:
-        return [()] * table.num_rows
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+def _arrow(columns: ScratchColumns) -> pa.Table:
+    return frames.arrow_table(
+        {
+            name: frames.typed_column(column.values, column.type) if isinstance(column, TypedColumn) else column
+            for name, column in columns.items()
+        }
+    )

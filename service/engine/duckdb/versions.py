@@ -7,8 +7,8 @@ from pathlib import Path
 from service.core.errors import Conflict
 from service.engine.duckdb import manifest as manifests
 from service.engine.duckdb.manifest import Manifest
+from service.engine.duckdb.prepared_file import table_views, units_view
 from service.engine.duckdb.processes.pool import Binding
-from service.engine.layout import views_of
 
 
 class KnownVersions:
@@ -30,7 +30,7 @@ class KnownVersions:
             held = self._held.get(dataset)
             if held is not None and held[0] == stamp:
                 return held[1]
-        manifest = manifests.load(folder)
+        manifest = manifests.load_manifest(folder)
         if manifest is None:
             raise _no_data(dataset)
         with self._lock:
@@ -46,10 +46,10 @@ class KnownVersions:
             if private or not entry.table.private:
                 alias = f"#d{number}"
                 files[alias] = str(folder / entry.file)
-                views |= views_of(entry.table, alias)
+                views |= table_views(entry.table, alias)
         if private and manifest.units_file:
             files["#du"] = str(folder / manifest.units_file)
-            views["#units"] = 'SELECT "#unit", "key" FROM "#du".main.units'
+            views |= units_view("#du")
         return Binding(dataset, manifest.data_version, files, views)
 
 

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from service.core.plan import KEYS_TABLE, ONE, L2Weight, Measure, MomentsNeed, Plan, RowsWeight, UnitSumWeight, Weight
-from service.core.schema import UNIT_COLUMN
-from service.engine.emit.spelling import clamped, narrow, quoted, quotient, root, same, text, wide
+from service.core.plan import ONE, L2Weight, Measure, MomentsNeed, Plan, RowsWeight, UnitSumWeight, Weight
+from service.core.prepared import KEYS_TABLE, ROW_COUNT, UNIT_COLUMN, index_name, is_code, total_name
+from service.engine.emit.spelling import clamped, int64, int128, null_safe_equal, quotient, root, tree_sql
+from service.engine.quoting import quoted
 
 UNIT = quoted(UNIT_COLUMN)
-CANDIDATES = quoted("#candidates")
+ROWS = quoted(ROW_COUNT)
+CANDIDATES_NAME = "#candidates"
+CANDIDATES = quoted(CANDIDATES_NAME)
 HEAVY = quoted("#heavy")
 LOST = quoted("#lost")
 
@@ -71,9 +74,9 @@ def _clip_l2(plan: Plan, bound: int) -> Clipping | None:
     if candidates is None:
         return None
     by = ", ".join([UNIT, *(quoted(key.name) for key in plan.keys)])
-    groups = f"SELECT {UNIT}, {wide('count(*)')} AS v FROM {HEAVY} GROUP BY {by}"
+    groups = f"SELECT {UNIT}, {int128('count(*)')} AS v FROM {HEAVY} GROUP BY {by}"
     squares = f"SELECT {UNIT}, sum(v * v) AS s FROM ({groups}) GROUP BY {UNIT}"
-    weight = root(quotient(wide(str(ONE * ONE * bound * bound)), "s"))
+    weight = root(quotient(int128(str(ONE * ONE * bound * bound)), "s"))
     lost = f"SELECT {UNIT}, {ONE} - {weight} AS lost FROM ({squares}) WHERE s > {bound * bound}"
     return _clauses(plan, candidates, lost, inside_keys=bool(plan.keys))
 
@@ -84,14 +87,14 @@ def _clip_unit_sum(plan: Plan, weight: UnitSumWeight, need: MomentsNeed) -> Clip
     if largest == 0:
         return None
     assert need.measure is not None
-    measure = measure_of(plan, need.measure)
+    measure = measure_named(plan, need.measure)
     candidates = may_exceed(plan, weight.cap // largest)
     if candidates is None:
         return None
     indexed = _indexed_sums(plan, measure, need, weight.cap)
-    value = bounded(measure, low=need.low, high=need.high)
-    totals = f"SELECT {UNIT}, sum(abs({narrow(value)})) AS total FROM {HEAVY} GROUP BY {UNIT}"
-    share = narrow(quotient(wide(str(ONE * weight.cap)), "total"))
+    value = code_within(measure, low=need.low, high=need.high)
+    totals = f"SELECT {UNIT}, sum(abs({int64(value)})) AS total FROM {HEAVY} GROUP BY {UNIT}"
+    share = int64(quotient(int128(str(ONE * weight.cap)), "total"))
     lost = f"SELECT {UNIT}, {ONE} - {share} AS lost FROM ({totals}) WHERE total > {weight.cap}"
     return _clauses(plan, indexed or candidates, lost, inside_keys=not plan.keys_declared)
 
@@ -117,14 +120,14 @@ def may_exceed(plan: Plan, limit: int) -> str | None:
     """
     bound = plan.row_bound
     if bound is None or bound.constant > limit:
-        return f"SELECT {UNIT}, count(*) AS most FROM ({text(plan.rows)}) GROUP BY {UNIT} HAVING count(*) > {limit}"
+        return f"SELECT {UNIT}, count(*) AS most FROM ({tree_sql(plan.rows)}) GROUP BY {UNIT} HAVING count(*) > {limit}"
     if not bound.tables:
         return None
     most = f"{bound.constant} + "
     if len(bound.tables) == 1:
-        return f'SELECT {UNIT}, {most}"rows" AS most FROM {index_of(bound.tables[0])} WHERE {most}"rows" > {limit}'
-    parts = " UNION ALL ".join(f'SELECT {UNIT}, "rows" FROM {index_of(table)}' for table in bound.tables)
-    total = f'{most}sum("rows")'
+        return f"SELECT {UNIT}, {most}{ROWS} AS most FROM {index_of(bound.tables[0])} WHERE {most}{ROWS} > {limit}"
+    parts = " UNION ALL ".join(f"SELECT {UNIT}, {ROWS} FROM {index_of(table)}" for table in bound.tables)
+    total = f"{most}sum({ROWS})"
     return f"SELECT {UNIT}, {total} AS most FROM ({parts}) GROUP BY {UNIT} HAVING {total} > {limit}"
 
 
@@ -136,11 +139,11 @@ def _indexed_sums(plan: Plan, measure: Measure, need: MomentsNeed, cap: int) -> 
     """
     table = scanned_table(plan)
     column = next((p.unalias() for p in plan.rows.selects if p.alias_or_name == measure.name), None)
-    if table is None or not isinstance(column, exp.Column) or not column.name.endswith("#"):
+    if table is None or not isinstance(column, exp.Column) or not is_code(column.name):
         return None
     if (need.low, need.high) != (measure.low, measure.high) and not need.low <= 0 <= need.high:
         return None
-    return f"SELECT {UNIT} FROM {index_of(table)} WHERE {quoted(column.name + 'abs')} > {cap}"
+    return f"SELECT {UNIT} FROM {index_of(table)} WHERE {quoted(total_name(column.name))} > {cap}"
 
 
 def scanned_table(plan: Plan) -> str | None:
@@ -154,7 +157,8 @@ def scanned_table(plan: Plan) -> str | None:
 
 
 def index_of(table: str) -> str:
-    return quoted(f"{table}#units")
+    """A private table's index of units."""
+    return quoted(index_name(table))
 
 
 # --- Rows ------------------------------------------------------------------------------------------
@@ -168,7 +172,7 @@ def rows_of_candidates(plan: Plan, *, inside_keys: bool) -> str:
     other units out of the private tables changes nothing for those that stay.
     """
     private = set(plan.row_bound.tables) if plan.row_bound is not None else set()
-    source = text(plan.rows.transform(lambda node: _only_candidates(node, private)))
+    source = tree_sql(plan.rows.transform(lambda node: _only_candidates(node, private)))
     if scanned_table(plan) is None:  # another private table may be there, whose units are not yet known
         source = f"SELECT r.* FROM ({source}) AS r SEMI JOIN {CANDIDATES} AS c ON r.{UNIT} = c.{UNIT}"
     return _inside_keys(plan, source) if inside_keys else source
@@ -177,7 +181,7 @@ def rows_of_candidates(plan: Plan, *, inside_keys: bool) -> str:
 def _only_candidates(node: exp.Expression, private: set[str]) -> exp.Expression:
     if not isinstance(node, exp.Table) or node.name not in private:
         return node
-    unit, units = exp.column(UNIT_COLUMN, quoted=True), exp.table_("#candidates", quoted=True)
+    unit, units = exp.column(UNIT_COLUMN, quoted=True), exp.table_(CANDIDATES_NAME, quoted=True)
     wanted = exp.In(this=unit, query=exp.Subquery(this=exp.select(unit.copy()).from_(units)))
     table = exp.table_(node.name, quoted=True)
     return exp.select("*").from_(table).where(wanted).subquery(exp.to_identifier(node.alias_or_name, quoted=True))
@@ -190,14 +194,14 @@ def _inside_keys(plan: Plan, source: str) -> str:
 def on_keys(plan: Plan, left: str, right: str) -> str:
     """Equality of all group keys; TRUE without GROUP BY."""
     columns = [quoted(key.name) for key in plan.keys]
-    return " AND ".join(same(f"{left}.{c}", f"{right}.{c}") for c in columns) or "TRUE"
+    return " AND ".join(null_safe_equal(f"{left}.{c}", f"{right}.{c}") for c in columns) or "TRUE"
 
 
-def measure_of(plan: Plan, name: str) -> Measure:
+def measure_named(plan: Plan, name: str) -> Measure:
     return next(measure for measure in plan.measures if measure.name == name)
 
 
-def bounded(measure: Measure, *, low: int, high: int) -> str:
+def code_within(measure: Measure, *, low: int, high: int) -> str:
     """The measure's code inside [low, high]; its own range needs no second clamp."""
     column = quoted(measure.name)
     return column if low <= measure.low and measure.high <= high else clamped(column, low=low, high=high)

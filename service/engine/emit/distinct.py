@@ -1,9 +1,11 @@
 """Distinct values and distinct units per key, each unit keeping at most k of what it has."""
 
-from service.core.plan import KEYS_TABLE, POSITION, DistinctNeed, Plan, Statement, UnitsNeed
+from service.core.plan import DistinctNeed, Plan, UnitsNeed
+from service.core.prepared import KEYS_TABLE, POSITION
 from service.engine.emit.clipping import UNIT, on_keys
-from service.engine.emit.kept_pairs import Things, kept_things
-from service.engine.emit.spelling import narrow, quoted, text
+from service.engine.emit.kept_pairs import Pairs, kept_pairs
+from service.engine.emit.spelling import Statement, int64, tree_sql
+from service.engine.quoting import quoted
 
 POS = quoted(POSITION)
 
@@ -12,8 +14,8 @@ def distinct_statement(plan: Plan, need: DistinctNeed, salt: int) -> Statement:
     """Neighbours: one unit more or less. It brings at most `pairs_per_unit` (group, value) pairs, and a
     pair is counted once whoever brings it: all counts together move by L1 <= pairs_per_unit."""
     value = quoted(need.attribute)
-    things = Things((POS, value), lambda rows: _pairs(plan, rows, f", r.{value}", f"r.{value} IS NOT NULL"))
-    kept = kept_things(plan, things, need.pairs_per_unit, salt)
+    pairs = Pairs((POS, value), lambda rows: _pairs(plan, rows, f", r.{value}", f"r.{value} IS NOT NULL"))
+    kept = kept_pairs(plan, pairs, need.pairs_per_unit, salt)
     counted = f"SELECT DISTINCT {POS}, {value} FROM ({kept.all(f'{POS}, {value}')})"
     return _counted(plan, f"{need.attribute}.d", kept.clauses, counted)
 
@@ -21,10 +23,10 @@ def distinct_statement(plan: Plan, need: DistinctNeed, salt: int) -> Statement:
 def units_statement(plan: Plan, need: UnitsNeed, salt: int) -> Statement:
     """One unit is counted in at most `groups_per_unit` groups, by 1 in each; without GROUP BY in one."""
     if not plan.keys:
-        sql = f'SELECT count(DISTINCT {UNIT}) AS "units" FROM ({text(plan.rows)})'
+        sql = f'SELECT count(DISTINCT {UNIT}) AS "units" FROM ({tree_sql(plan.rows)})'
         return Statement(sql, ("units",))
-    things = Things((POS,), lambda rows: _pairs(plan, rows, "", "TRUE"))
-    kept = kept_things(plan, things, need.groups_per_unit, salt)
+    pairs = Pairs((POS,), lambda rows: _pairs(plan, rows, "", "TRUE"))
+    kept = kept_pairs(plan, pairs, need.groups_per_unit, salt)
     return _counted(plan, "units", kept.clauses, kept.all(POS))
 
 
@@ -39,7 +41,7 @@ def _pairs(plan: Plan, rows: str, values: str, where: str) -> str:
 def _counted(plan: Plan, name: str, clauses: tuple[str, ...], counted: str) -> Statement:
     keys = quoted(KEYS_TABLE) if plan.keys else f"(SELECT 0 AS {POS})"
     counts = f"SELECT {POS}, count(*) AS n FROM ({counted}) GROUP BY {POS}"
-    column = f"{narrow('coalesce(c.n, 0)')} AS {quoted(name)}"
+    column = f"{int64('coalesce(c.n, 0)')} AS {quoted(name)}"
     source = f"{keys} AS k LEFT JOIN ({counts}) AS c ON k.{POS} = c.{POS}"
     sql = f"WITH {', '.join(clauses)} SELECT {column} FROM {source} ORDER BY k.{POS}"
     return Statement(sql, (name,), uses_keys=bool(plan.keys))

@@ -7,22 +7,24 @@ Like moments, ONE times the plain count minus what heavy units must not count, s
 cells of all keys together by L1 <= ONE·rows_per_unit.
 """
 
-from service.core.plan import KEYS_TABLE, ONE, POSITION, CandidatesNeed, HistogramNeed, Plan, RowsWeight, Statement
-from service.engine.emit.clipping import clip, measure_of, on_keys
+from service.core.plan import ONE, CandidatesNeed, HistogramNeed, Plan, RowsWeight
+from service.core.prepared import KEYS_TABLE, POSITION
+from service.engine.emit.clipping import clip, measure_named, on_keys
 from service.engine.emit.moments import Sum, all_rows, heavy_rows
-from service.engine.emit.spelling import clamped, literal, narrow, quoted, quotient
+from service.engine.emit.spelling import Statement, clamped, int64, quotient
+from service.engine.quoting import exact_literal, quoted
 
 COLUMNS = (POSITION, "bin", "weight")
 
 
 def histogram_statement(plan: Plan, need: HistogramNeed) -> Statement:
     """Codes outside the grid count in its first or last bin: they are below or above all of it."""
-    measure = measure_of(plan, need.measure)
+    measure = measure_named(plan, need.measure)
     top = need.low + need.width * need.bins - 1
     assert need.width >= 1
     assert need.bins >= 1
     assert max(abs(need.low), abs(top), abs(measure.low), abs(measure.high)) < 2**61, "codes wider than bins can hold"
-    column = narrow(quoted(measure.name))
+    column = int64(quoted(measure.name))
     inside = need.low <= measure.low and measure.high <= top
     code = column if inside else clamped(column, low=need.low, high=top)
     return _sparse(plan, need.weight, quotient(f"{code} - {need.low}", str(need.width)))
@@ -34,7 +36,7 @@ def candidates_statement(plan: Plan, need: CandidatesNeed) -> Statement:
     assert attribute.domain is not None
     listed = [(i, value) for i, value in enumerate(attribute.domain) if value is not None]
     assert listed, "a mode needs candidates"
-    pairs = ", ".join(f"({i}, {literal(value, attribute.type)})" for i, value in listed)
+    pairs = ", ".join(f"({i}, {exact_literal(value, attribute.type)})" for i, value in listed)
     # Two literals may become one value in the attribute's type: then only the first is a candidate.
     domain = f"SELECT min(i) AS bin, value FROM (VALUES {pairs}) AS d(i, value) GROUP BY value"
     return _sparse(plan, need.weight, quoted(attribute.name), domain)
@@ -57,6 +59,6 @@ def _sparse(plan: Plan, weight: RowsWeight, cell: str, domain: str | None = None
     if domain:
         source += f" JOIN ({domain}) AS d ON c.cell = d.value"
     opening = f"WITH {', '.join(clipping.clauses)} " if clipping is not None else ""
-    columns = f'{narrow(position)} AS {quoted(POSITION)}, {narrow(bin_)} AS "bin", {narrow("sum(c.net)")} AS "weight"'
+    columns = f'{int64(position)} AS {quoted(POSITION)}, {int64(bin_)} AS "bin", {int64("sum(c.net)")} AS "weight"'
     sql = f"{opening}SELECT {columns} FROM {source} WHERE c.cell IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
     return Statement(sql, COLUMNS, uses_keys=bool(plan.keys))

@@ -17,12 +17,13 @@ from math import isqrt
 
 from sqlglot import exp
 
-from service.core.plan import ONE, KeysNeed, Plan, Statement
-from service.engine.emit.clipping import CANDIDATES, UNIT, index_of, may_exceed, rows_of_candidates, scanned_table
-from service.engine.emit.kept_pairs import EDGE_MAX, EDGES, FEW, KEPT, MANY, UNITS, Things, kept_things
-from service.engine.emit.spelling import choice, narrow, nth_smallest, quoted, quotient, root, text
+from service.core.plan import ONE, KeysNeed, Plan
+from service.core.prepared import RANK_COLUMN
+from service.engine.emit.clipping import CANDIDATES, ROWS, UNIT, index_of, may_exceed, rows_of_candidates, scanned_table
+from service.engine.emit.kept_pairs import EDGE_MAX, EDGES, FEW, KEPT, KEY, MANY, UNITS, Pairs, kept_pairs
+from service.engine.emit.spelling import Statement, choice, int64, nth_smallest, quotient, root, tree_sql
+from service.engine.quoting import quoted
 
-RANK_COLUMN = "#rank"
 RANK = quoted(RANK_COLUMN)
 
 
@@ -39,7 +40,7 @@ def keys_statement(plan: Plan, need: KeysNeed, salt: int) -> Statement:
     members = f"count(DISTINCT {UNIT})" if need.rule == "rows" else "count(*)"  # pairs are distinct
     units = [f'{members} AS "units"'] if counted else []
     total = "count(*)" if need.rule == "units" else "sum(w)"
-    columns = ", ".join([f'{narrow(total)} AS "n"', *units, *by])
+    columns = ", ".join([f'{int64(total)} AS "n"', *units, *by])
     enough = f" HAVING {members} >= {need.min_units}" if need.min_units > 1 else ""
     order = ", ".join(f"{column} NULLS LAST" for column in by)
     opening = f"WITH {', '.join(clauses)} " if clauses else ""
@@ -50,9 +51,9 @@ def keys_statement(plan: Plan, need: KeysNeed, salt: int) -> Statement:
 def _pair_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """A slot is a (unit, group) pair."""
     columns = ", ".join((UNIT, *by))
-    things = Things(by, lambda rows: f"SELECT {columns} FROM ({rows})")
+    pairs = Pairs(by, lambda rows: f"SELECT {columns} FROM ({rows})")
     limit = need.groups_per_unit
-    kept = kept_things(plan, things, limit, salt)
+    kept = kept_pairs(plan, pairs, limit, salt)
     if need.rule == "units":
         return kept.clauses, kept.all(columns)
     shared = need.rule == "shared"
@@ -78,9 +79,9 @@ def _row_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> tu
     columns = ", ".join((UNIT, *by))
     table = scanned_table(plan)
     if table is not None and plan.rows.args.get("where") is None:
-        scan = f"SELECT {columns} FROM ({text(_with_rank(plan.rows))}) WHERE {RANK} < {limit}"
-        share = quotient(str(ONE), quoted("rows"))
-        few = f'SELECT {UNIT}, {share} AS w FROM {index_of(table)} WHERE "rows" < {limit}'
+        scan = f"SELECT {columns} FROM ({tree_sql(_with_rank(plan.rows))}) WHERE {RANK} < {limit}"
+        share = quotient(str(ONE), ROWS)
+        few = f"SELECT {UNIT}, {share} AS w FROM {index_of(table)} WHERE {ROWS} < {limit}"
         weighed = f"SELECT s.*, coalesce(f.w, {ONE // limit}) AS w FROM ({scan}) AS s LEFT JOIN ({few}) AS f"
         return (), f"{weighed} USING ({UNIT})"
     clauses = _kept_rows(plan, limit, salt, by)
@@ -91,12 +92,12 @@ def _row_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> tu
 def _kept_rows(plan: Plan, limit: int, salt: int, by: tuple[str, ...]) -> tuple[str, ...]:
     """WITH clauses that end with KEPT: (UNIT, keys…) of the first `limit` rows of every unit.
 
-    As with distinct things: units that can not have more than `limit` rows keep all, the others first
+    As with distinct pairs: units that can not have more than `limit` rows keep all, the others first
     drop what lies beyond their limit-th smallest rank, and only if ranks repeat are rows numbered.
     """
     columns = ", ".join((UNIT, *by))
     ranked, source = _ranked_rows(plan, salt, by)
-    everything = source(text(ranked.rows))
+    everything = source(tree_sql(ranked.rows))
     candidates = may_exceed(plan, limit)
     if candidates is None:
         return (f"{KEPT} AS MATERIALIZED (SELECT {columns} FROM ({everything}))",)
@@ -125,7 +126,7 @@ def _ranked_rows(plan: Plan, salt: int, by: tuple[str, ...]) -> tuple[Plan, Call
         return ranked, lambda rows: f"SELECT {columns}, r.{RANK} AS h FROM ({rows}) AS r"
     names = [key.name for key in plan.keys] + [measure.name for measure in plan.measures]
     names += [attribute.name for attribute in plan.attributes]
-    hashed = choice(salt, 'u."key"', tuple(f"r.{quoted(name)}" for name in names))
+    hashed = choice(salt, f"u.{KEY}", tuple(f"r.{quoted(name)}" for name in names))
     joined = f"AS r JOIN {UNITS} AS u ON r.{UNIT} = u.{UNIT}"
     return plan, lambda rows: f"SELECT {columns}, {hashed} AS h FROM ({rows}) {joined}"
 

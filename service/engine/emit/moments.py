@@ -10,9 +10,11 @@ fewer than ROWS_MAX rows and |x| <= 2^62 (2^32 when squared) every product and s
 
 from dataclasses import dataclass
 
-from service.core.plan import KEYS_TABLE, ONE, POSITION, MomentsNeed, Plan, Statement, UnitSumWeight
-from service.engine.emit.clipping import HEAVY, LOST, UNIT, Clipping, bounded, clip, measure_of, on_keys
-from service.engine.emit.spelling import narrow, quoted, text, wide
+from service.core.plan import ONE, MomentsNeed, Plan, UnitSumWeight
+from service.core.prepared import KEYS_TABLE, POSITION
+from service.engine.emit.clipping import HEAVY, LOST, UNIT, Clipping, clip, code_within, measure_named, on_keys
+from service.engine.emit.spelling import Statement, int64, int128, tree_sql
+from service.engine.quoting import quoted
 
 ROWS_MAX = 2**40  # rows after joins; more can not be read before any deadline
 NARROW = 2**62
@@ -45,18 +47,18 @@ def _sums(plan: Plan, need: MomentsNeed) -> tuple[Sum, ...]:
     if need.measure is None:
         assert need.degree == 0
         return (Sum("*.n", None, 1),)
-    measure = measure_of(plan, need.measure)
-    value = bounded(measure, low=need.low, high=need.high)
+    measure = measure_named(plan, need.measure)
+    value = code_within(measure, low=need.low, high=need.high)
     largest = max(abs(need.low), abs(need.high))
     assert largest < 2**62, "codes wider than sums can hold"
     if isinstance(need.weight, UnitSumWeight):
-        return (Sum(f"{measure.name}.us", narrow(value), largest),)
+        return (Sum(f"{measure.name}.us", int64(value), largest),)
     found = [Sum(f"{measure.name}.n", quoted(measure.name), 1, counts=True)]
     if need.degree >= 1:
-        found.append(Sum(f"{measure.name}.s1", narrow(value), largest))
+        found.append(Sum(f"{measure.name}.s1", int64(value), largest))
     if need.degree == 2:
         assert largest <= 2**32, "codes wider than squares can hold"
-        factor = narrow(value) if largest < 2**31 else wide(value)
+        factor = int64(value) if largest < 2**31 else int128(value)
         found.append(Sum(f"{measure.name}.s2", f"{factor} * {factor}", largest * largest))
     return tuple(found)
 
@@ -82,7 +84,7 @@ def all_rows(plan: Plan, by: tuple[str, ...], sums: tuple[Sum, ...]) -> str:
     Dropping rows of unreleased groups first would probe the key table once per row, which costs more
     than grouping them: plain SQL groups them too.
     """
-    return _grouped(f"({text(plan.rows)})", by, [f"{_plain(column)} AS {quoted(column.name)}" for column in sums])
+    return _grouped(f"({tree_sql(plan.rows)})", by, [f"{_plain(column)} AS {quoted(column.name)}" for column in sums])
 
 
 def heavy_rows(by: tuple[str, ...], sums: tuple[Sum, ...]) -> str:
@@ -107,14 +109,14 @@ def _loss(column: Sum) -> str:
         return "sum(lost)"
     if column.counts:
         return f"sum(CASE WHEN {column.value} IS NOT NULL THEN lost END)"
-    factor = column.value if column.largest * ONE < NARROW else wide(column.value)
+    factor = column.value if column.largest * ONE < NARROW else int128(column.value)
     return f"sum(lost * ({factor}))"
 
 
 def net(column: Sum, clipping: Clipping | None) -> str:
     """ONE·plain − loss, as 64 bits where that is proven to hold it."""
     name = quoted(column.name)
-    value = f"{wide(f'coalesce(p.{name}, 0)')} * {ONE}"
+    value = f"{int128(f'coalesce(p.{name}, 0)')} * {ONE}"
     if clipping is not None:
         value = f"{value} - coalesce(h.{name}, 0)"
-    return narrow(value) if column.largest * ONE * ROWS_MAX < 2**63 else wide(value)
+    return int64(value) if column.largest * ONE * ROWS_MAX < 2**63 else int128(value)

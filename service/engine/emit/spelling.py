@@ -1,38 +1,47 @@
-"""How DuckDB spells what emitted statements need: the one file of the emitter that knows the engine.
+"""How DuckDB spells what emitted statements need, and what a statement is: the one file of the emitter that knows the
+engine. Names, texts and values come through service/engine/quoting.py.
 
-Everything here is total: no spelling raises because of a row (TH 4.1). Divisors are counts or sums
+Everything here is total: no spelling raises because of a row (invariant S2). Divisors are counts or sums
 that are at least 1 where the statement divides, and every width is proven where it is used.
 """
 
-from datetime import date, datetime
+from dataclasses import dataclass
 
 from sqlglot import exp
-
-from service.core.schema import Scalar, SqlType
 
 DIALECT = "duckdb"
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One engine statement: a single SELECT that yields integer `columns`, then sealed `keys`.
+
+    `uses_keys`: the engine provides the public key table as KEYS_TABLE. Dense statements yield one
+    row per key position in order; sparse ones name POSITION among their columns.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    uses_keys: bool = False
 
 
-def text(tree: exp.Expression) -> str:
-    """A tree of the binder's as engine SQL, every name quoted."""
+def tree_sql(tree: exp.Expression) -> str:
+    """A tree of the binder's as SQL, every name quoted."""
     return tree.sql(DIALECT, identify=True)
 
 
-def same(left: str, right: str) -> str:
+def null_safe_equal(left: str, right: str) -> str:
     """NULL equals NULL; DuckDB still joins by hashing."""
     return f"{left} IS NOT DISTINCT FROM {right}"
 
 
-def wide(value: str) -> str:
+def int128(value: str) -> str:
     """128 bits."""
     return f"CAST({value} AS HUGEINT)"
 
 
-def narrow(value: str) -> str:
+def int64(value: str) -> str:
     """64 bits; the caller has proven that it fits."""
     return f"CAST({value} AS BIGINT)"
 
@@ -54,7 +63,7 @@ def root(value: str) -> str:
     next smaller root, sqrt(s² - 1) < s - 1/(2s), is at least 2^-21 away from s while doubles near s are
     2^-32 apart: rounding never reaches s, so the floor is right.
     """
-    return narrow(f"floor(sqrt(CAST({value} AS DOUBLE)))")
+    return int64(f"floor(sqrt(CAST({value} AS DOUBLE)))")
 
 
 def choice(salt: int, unit_key: str, parts: tuple[str, ...]) -> str:
@@ -96,20 +105,3 @@ def edges(hashed: str, unit: str, *, place: int, among: int) -> str:
 def nth_smallest(hashed: str, unit: str, place: int) -> str:
     """Per unit of `hashed` (unit, …, h): `edge`, the place-th smallest h, NULL where there are fewer."""
     return f"SELECT {unit}, min(h, {place})[{place}] AS edge FROM ({hashed}) GROUP BY {unit}"
-
-
-def literal(value: Scalar, kind: SqlType) -> str:
-    """A public value as a literal of exactly `kind`."""
-    if value is None:
-        spelled = "NULL"
-    elif isinstance(value, bool):
-        spelled = "TRUE" if value else "FALSE"
-    elif isinstance(value, datetime):
-        spelled = f"'{value.isoformat(sep=' ')}'"
-    elif isinstance(value, date):
-        spelled = f"'{value.isoformat()}'"
-    elif isinstance(value, int):
-        spelled = str(value)
-    else:
-        spelled = "'" + str(value).replace("'", "''") + "'"
-    return f"CAST({spelled} AS {kind})"

@@ -1,8 +1,8 @@
-"""A plan and what is needed of it, as engine statements.
+"""The emitter: a plan and what is needed of it, as engine statements.
 
 The statements come from fixed templates around the binder's own tree (Plan.rows); nothing an analyst
-wrote passes through as text. Contribution bounds are in bound.py, the engine's spelling in
-emit_duckdb.py, one file per family of needs beside this one.
+wrote passes through as text. Contribution bounds are in clipping.py and kept_pairs.py, the engine's spelling in
+spelling.py; one file per family of needs beside this one.
 """
 
 from service.core.plan import (
@@ -14,7 +14,6 @@ from service.core.plan import (
     MomentsNeed,
     Need,
     Plan,
-    Statement,
     UnitsNeed,
     UnitSumWeight,
     UnitTotalsNeed,
@@ -23,19 +22,18 @@ from service.engine.emit.distinct import distinct_statement, units_statement
 from service.engine.emit.histograms import candidates_statement, histogram_statement
 from service.engine.emit.keys import keys_statement
 from service.engine.emit.moments import moments_statement
-from service.engine.emit.spelling import DIALECT
+from service.engine.emit.spelling import Statement
 from service.engine.emit.unit_totals import bounds_statement, unit_totals_statement
 
 Emitted = tuple[tuple[Statement, tuple[Need, ...]], ...]
 
 
-def emit(plan: Plan, needs: tuple[Need, ...], *, salt: int, dialect: str = DIALECT) -> Emitted:
+def emit(plan: Plan, needs: tuple[Need, ...], *, salt: int) -> Emitted:
     """Statements that together compute `needs`, each with the needs that it answers.
 
     `salt` is fresh and secret: it keys every choice of what a unit keeps. Sums of one weight share a
     statement, everything else has its own.
     """
-    assert dialect == DIALECT, f"no emitter for {dialect}"
     _check_domains(plan)
     statements: list[tuple[Statement, tuple[Need, ...]]] = []
     for group in _groups(needs):

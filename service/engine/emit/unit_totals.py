@@ -3,9 +3,10 @@
 Both run before any group is known, so the key table plays no part.
 """
 
-from service.core.plan import ONE, BoundsNeed, Plan, Statement, UnitTotalsNeed
-from service.engine.emit.clipping import UNIT, measure_of
-from service.engine.emit.spelling import narrow, quoted, quotient, text
+from service.core.plan import ONE, BoundsNeed, Plan, UnitTotalsNeed
+from service.engine.emit.clipping import UNIT, measure_named
+from service.engine.emit.spelling import Statement, int64, quotient, tree_sql
+from service.engine.quoting import quoted
 
 
 def bounds_statement(plan: Plan, need: BoundsNeed) -> Statement:
@@ -13,16 +14,16 @@ def bounds_statement(plan: Plan, need: BoundsNeed) -> Statement:
 
     A unit's rows together weigh at most ONE, whatever bins they fall in: L1 <= ONE.
     """
-    measure = measure_of(plan, need.measure)
+    measure = measure_named(plan, need.measure)
     assert need.bins >= 1
     assert need.scale >= 1
     value = quoted(measure.name)
-    rows = f"SELECT {UNIT}, {narrow(value)} AS x FROM ({text(plan.rows)}) WHERE {value} IS NOT NULL"
+    rows = f"SELECT {UNIT}, {int64(value)} AS x FROM ({tree_sql(plan.rows)}) WHERE {value} IS NOT NULL"
     binned = f"SELECT {UNIT}, {_logarithmic_bin(need)} AS bin FROM ({rows})"
     cells = f"SELECT {UNIT}, bin, count(*) AS v FROM ({binned}) GROUP BY {UNIT}, bin"
     weighed = f"SELECT bin, v * {quotient(str(ONE), f'sum(v) OVER (PARTITION BY {UNIT})')} AS w FROM ({cells})"
     sums = f"SELECT bin, sum(w) AS w FROM ({weighed}) GROUP BY bin"
-    column = f'{narrow("coalesce(s.w, 0)")} AS "weight"'
+    column = f'{int64("coalesce(s.w, 0)")} AS "weight"'
     sql = f"SELECT {column} FROM range({2 * need.bins}) AS b(i) LEFT JOIN ({sums}) AS s ON b.i = s.bin ORDER BY b.i"
     return Statement(sql, ("weight",))
 
@@ -40,14 +41,14 @@ def _logarithmic_bin(need: BoundsNeed) -> str:
 
 def unit_totals_statement(plan: Plan, need: UnitTotalsNeed) -> Statement:
     """Units by their Σ|x|: one value per unit, so one unit moves one cell by ONE."""
-    measure = measure_of(plan, need.measure)
+    measure = measure_named(plan, need.measure)
     assert need.bins >= 1
     assert need.width >= 1
     value = quoted(measure.name)
-    totals = f"SELECT {UNIT}, sum(abs({narrow(value)})) AS total FROM ({text(plan.rows)}) WHERE {value} IS NOT NULL"
+    totals = f"SELECT {UNIT}, sum(abs({int64(value)})) AS total FROM ({tree_sql(plan.rows)}) WHERE {value} IS NOT NULL"
     last = need.bins - 1
     cell = f"CASE WHEN total >= {last * need.width} THEN {last} ELSE {quotient('total', str(need.width))} END"
     binned = f"SELECT {cell} AS bin FROM ({totals} GROUP BY {UNIT})"
-    columns = f'{narrow("bin")} AS "bin", {narrow(f"count(*) * {ONE}")} AS "weight"'
+    columns = f'{int64("bin")} AS "bin", {int64(f"count(*) * {ONE}")} AS "weight"'
     sql = f"SELECT {columns} FROM ({binned}) GROUP BY 1 ORDER BY 1"
     return Statement(sql, ("bin", "weight"))

@@ -37,7 +37,6 @@ from service.privacy.accounting.renyi import (
     GUARD,
     LOG,
     decimal_of,
-    guarded,
     laplace_curve,
     response_renyi,
     shaved,
@@ -54,7 +53,7 @@ ORDER_GRID = 100  # a* is a whole number of hundredths
 
 
 def open_terms(epsilon_ceiling: int, delta_ceiling: int, *, keys_declared: bool) -> Terms:
-    """The orders and splits of a new account (DESIGN section 11). They never change afterwards.
+    """The orders and splits of a new account (docs/mechanisms.md, "The filter"). They never change afterwards.
 
     Half of delta pays for selecting private keys, unless all keys are declared; the other half pays
     for turning Rényi costs into (epsilon, delta). Without delta only pure epsilon is counted.
@@ -109,7 +108,7 @@ def limits(terms: Terms, epsilon: int, delta: int) -> tuple[int, ...]:
     finite = tuple(
         limit_pico(shaved(LOG.subtract(Decimal(epsilon) / PICO, _conversion(order, weight * conversion))))
         if conversion
-        else -CLOSED
+        else 1 - CLOSED  # without delta no finite order holds, and none is lower
         for order, weight in zip(terms.orders, terms.weights, strict=True)
     )
     return (*finite, epsilon)
@@ -165,7 +164,7 @@ def cost(event: Event, terms: Terms) -> Cost:
             return Cost(choice.orders, _any_of(delta, groups))
 
 
-def total(events: Iterable[Event], terms: Terms) -> Cost:
+def total_cost(events: Iterable[Event], terms: Terms) -> Cost:
     """The cost of several events together: costs add up at each order, and so do deltas."""
     result = Cost((0,) * (len(terms.orders) + 1))
     for event in events:
@@ -206,7 +205,7 @@ def _any_of(delta: Fraction, groups: int) -> int:
     return math.ceil(wide.multiply(failing, Decimal(ATTO)))
 
 
-# --- For quotas, prices and displays ---------------------------------------------------------------
+# --- For quotas and prices --------------------------------------------------------------------------
 
 
 def share(cost: Cost, terms: Terms) -> int:
@@ -216,18 +215,3 @@ def share(cost: Cost, terms: Terms) -> int:
     if amount >= CLOSED or limit <= 0:
         return CLOSED
     return min(CLOSED, -(-amount * PICO // limit))
-
-
-def spent_epsilon(spent: tuple[int, ...], terms: Terms, delta_conversion: int) -> int:
-    """The epsilon, in pico and rounded up, that what was spent amounts to with `delta_conversion` atto
-    for the conversion: the smallest over the orders, each with its own part of that delta."""
-    candidates = [spent[-1]]
-    if not any(spent):
-        return 0
-    if delta_conversion:
-        candidates += [
-            cost_pico(guarded(LOG.add(Decimal(amount) / PICO, _conversion(order, weight * delta_conversion))))
-            for amount, order, weight in zip(spent, terms.orders, terms.weights, strict=False)
-            if amount < CLOSED
-        ]
-    return min(CLOSED, *candidates)

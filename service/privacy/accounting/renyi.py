@@ -15,19 +15,15 @@ GUARD = Decimal("1e-25")
 LOG = Context(prec=36, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
-def laplace_renyi(l1: Fraction, scale: Fraction, order: Fraction) -> Decimal:
-    """The Rényi divergence of discrete Laplace noise when the vector moves by L1 <= `l1`: an upper bound.
+@lru_cache(maxsize=4096)
+def laplace_curve(l1: Fraction, scale: Fraction, orders: tuple[Fraction, ...]) -> tuple[Decimal, ...]:
+    """The Rényi divergence of discrete Laplace noise when the vector moves by L1 <= `l1`, at every order: upper bounds.
 
     With t = e**(-1/scale) and one coordinate moved by D the sum of P^a·Q^(1-a) over the integers is
     [ (1-t^2a)/(1-t^(2a-1))·t^(-(a-1)D) + (t-t^(2a-1))/(1-t^(2a-1))·t^(aD) ] / (1+t).
     Its logarithm is convex in D and 0 at D = 0, so moving one coordinate by all of L1 is the worst case.
+    1 - t^2a loses as many digits as the scale has, so that many are added.
     """
-    return laplace_curve(l1, scale, (order,))[0]
-
-
-@lru_cache(maxsize=4096)
-def laplace_curve(l1: Fraction, scale: Fraction, orders: tuple[Fraction, ...]) -> tuple[Decimal, ...]:
-    """1 - t^2a loses as many digits as the scale has, so that many are added."""
     moved = math.ceil(l1)
     digits = DIGITS + len(str(int(scale)))
     wide = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)

@@ -1,1 +1,1 @@
-"""Mechanisms, each with its argument beside it."""
+"""Mechanisms: how noise is added to one kind of exact values, each with its argument beside it."""

@@ -3,15 +3,17 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 
 from service.core.boundary import Array
-from service.core.events import GaussianEvent, LaplaceEvent
+from service.core.events import Event
 from service.core.plan import ONE
+from service.privacy.noise.laws import Law, Noise, noise_for
 from service.privacy.noise.sampling import NoiseSource
+from service.privacy.noise.sensitivity import Sensitivity
+
+MOVED = Sensitivity.within(ONE)  # a unit weighs ONE in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +35,29 @@ class ApproximateBounds:
 
     scale: int
     bins: int
-    law: Literal["laplace", "gaussian"]
+    law: Law
     amount: Fraction  # epsilon, or rho
     success: Fraction = Fraction(99, 100)
 
     @property
-    def event(self) -> LaplaceEvent | GaussianEvent:
-        if self.law == "laplace":
-            return LaplaceEvent(Fraction(ONE), self.noise_scale)
-        return GaussianEvent(Fraction(ONE**2), self.sigma_squared)
+    def noise(self) -> Noise:
+        return noise_for(self.law, MOVED, self.amount)
 
     @property
-    def noise_scale(self) -> Fraction:
-        return ONE / self.amount
-
-    @property
-    def sigma_squared(self) -> Fraction:
-        return ONE**2 / (2 * self.amount)
+    def event(self) -> Event:
+        return self.noise.event(MOVED)
 
     @property
     def threshold(self) -> float:
         """What a count must reach, in units of weight (ONE is one person)."""
         # 1 - success^(1/(2m-1)), without the cancellation
         passes = -math.expm1(math.log(self.success) / (2 * self.bins - 1)) if self.bins else 1.0
-        if self.law == "gaussian":
-            return math.sqrt(self.sigma_squared) * -NormalDist().inv_cdf(passes) + 1
-        return -float(self.noise_scale) * math.log((1 + math.exp(-1 / self.noise_scale)) * passes)
+        return self.law.passed_with(self.noise.scale, passes)
 
-    def release(self, weights: Array, noise: NoiseSource) -> tuple[int, int]:
+    def release(self, weights: Array, source: NoiseSource) -> tuple[int, int]:
         """Codes (low, high) with low <= high, from the exact counts of all 2·bins bins."""
         assert weights.size == 2 * self.bins > 0
-        if self.law == "laplace":
-            noisy = weights + noise.discrete_laplace(self.noise_scale, weights.size)
-        else:
-            noisy = weights + noise.discrete_gaussian(self.sigma_squared, weights.size)
+        noisy = weights + self.noise.draw(source, weights.size)
         passed = np.flatnonzero(noisy >= self.threshold).tolist() or [int(np.argmax(noisy))]
         edges = [self.edges(i) for i in passed]
         return min(low for low, _ in edges), max(high for _, high in edges)

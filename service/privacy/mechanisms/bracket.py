@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 
-from service.core.boundary import Array
-from service.core.events import GaussianEvent, LaplaceEvent
+from service.core.boundary import Array, Floats
+from service.core.events import Event
 from service.core.plan import ONE
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, Histograms, Quantile
 from service.privacy.noise.exact_integers import combine
-from service.privacy.noise.intervals import Floats
+from service.privacy.noise.laws import Law, Noise, noise_for
 from service.privacy.noise.sampling import NoiseSource
+from service.privacy.noise.sensitivity import Sensitivity
 
 MANY_GROUPS = 20_000
 CLEAR = 1.5  # deviations that noise exceeds, to one side, in less than 7% of the cases whatever the law
@@ -45,39 +45,33 @@ class Bracket:
 
     rows_per_unit: int
     bins: int
-    law: Literal["laplace", "gaussian"]
+    law: Law
     amount: Fraction  # epsilon, or rho
 
     @property
-    def reach(self) -> int:
-        return ONE * self.rows_per_unit
+    def moved(self) -> Sensitivity:
+        return Sensitivity.within(ONE * self.rows_per_unit)
 
     @property
-    def scale(self) -> Fraction:
-        """The Laplace scale, or the Gaussian variance."""
-        return self.reach / self.amount if self.law == "laplace" else self.reach**2 / (2 * self.amount)
+    def noise(self) -> Noise:
+        """Of every cell."""
+        return noise_for(self.law, self.moved, self.amount)
 
     @property
-    def variance(self) -> float:
-        return 2.0 * float(self.scale) ** 2 if self.law == "laplace" else float(self.scale)
-
-    @property
-    def event(self) -> LaplaceEvent | GaussianEvent:
-        if self.law == "laplace":
-            return LaplaceEvent(Fraction(self.reach), self.scale)
-        return GaussianEvent(Fraction(self.reach**2), self.scale)
+    def event(self) -> Event:
+        return self.noise.event(self.moved)
 
     def release(
-        self, exact: Histograms, chosen: Array, rank: Quantile | FromTop | FromBottom, noise: NoiseSource
+        self, exact: Histograms, chosen: Array, rank: Quantile | FromTop | FromBottom, source: NoiseSource
     ) -> tuple[Array, Array]:
         """First and last bin of the interval in every group."""
         if isinstance(rank, FromBottom):  # the same, seen from the other end
             last = self.bins - 1
             mirrored = Histograms(exact.groups, exact.bins, exact.group, last - exact.bin, exact.weight)
-            low, high = self.release(mirrored, last - chosen, FromTop(rank.rank), noise)
+            low, high = self.release(mirrored, last - chosen, FromTop(rank.rank), source)
             return last - high, last - low
         rings = _Rings(self._distances(exact.groups, rank), chosen, self.bins)
-        noisy = self._noised(rings.weights(exact), rings.inside, noise)
+        noisy = self._noised(rings.weights(exact), rings.inside, source)
         if isinstance(rank, FromTop):
             return self._lowest(noisy, rings), np.full(exact.groups, self.bins - 1)
         return self._hull(noisy, rings, float(rank.p))
@@ -90,11 +84,10 @@ class Bracket:
             far.append(4 * far[-1] if coarse else max(far[-1] + 1, far[-1] * 3 // 2))
         return np.array(far, dtype=np.int64)
 
-    def _noised(self, weights: Array, inside: Array, noise: NoiseSource) -> Floats:
+    def _noised(self, weights: Array, inside: Array, source: NoiseSource) -> Floats:
         if not weights.size:
             return weights.astype(np.float64)
-        draw = noise.discrete_laplace if self.law == "laplace" else noise.discrete_gaussian
-        drawn = draw(self.scale, weights.size).reshape(weights.shape)
+        drawn = self.noise.draw(source, weights.size).reshape(weights.shape)
         noisy: Floats = combine((1, weights), (1, drawn)).astype(np.float64)
         return np.where(inside, noisy, 0.0)
 
@@ -102,7 +95,7 @@ class Bracket:
         """Edge k is the last bin of cell k; its excess is clear of zero beyond the limit."""
         below, upto = np.cumsum(noisy, axis=0), np.cumsum(rings.inside, axis=0)
         spread = upto * (1 - p) ** 2 + (upto[-1] - upto) * p**2
-        limit = CLEAR * np.sqrt(self.variance * spread)
+        limit = CLEAR * np.sqrt(self.noise.variance * spread)
         excess = below - p * below[-1]
         edge = (upto > 0) & (upto < upto[-1])  # nothing lies before or beyond the grid: its ends exclude nothing
         quantile_beyond, quantile_before = edge & (excess < -limit), edge & (excess > limit)
@@ -119,7 +112,7 @@ class Bracket:
         middle = rings.middle
         from_here = np.cumsum(noisy[::-1], axis=0)[::-1]
         cells = np.cumsum(rings.inside[::-1], axis=0)[::-1]
-        clear = from_here[: middle + 1] > SURE * np.sqrt(self.variance * cells[: middle + 1])
+        clear = from_here[: middle + 1] > SURE * np.sqrt(self.noise.variance * cells[: middle + 1])
         clear[0] = True
         highest = middle - np.argmax(clear[::-1], axis=0)
         lowest: Array = rings.first[highest, np.arange(noisy.shape[1])]

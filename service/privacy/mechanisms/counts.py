@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from service.core.boundary import Array
-from service.privacy.mechanisms.vectors import Moments, Range, Shape, Sizes, Sums
+from service.core.derivations import CodeRange
+from service.privacy.mechanisms.vectors import Moments, Shape, Sizes, Sums
 from service.privacy.noise.exact_integers import combine
 
 SMALLER = Fraction(5, 7)  # a size s with 1/s² = 1.96 <= 2, the L2² of centred moments
@@ -26,13 +27,13 @@ class RowCount:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (1,)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         return [sums.n]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         """A measure with one possible value (low = high) has its sum and squares from the count."""
         nothing = (Fraction(0),) if at.width == 0 else None
         return Moments(Fraction(at.low), (Fraction(1),), nothing, nothing)
@@ -44,7 +45,7 @@ class DistinctCount:
 
     Neighbours   all rows of one unit are added or removed.
     Needs        each unit in at most k groups, or with at most B distinct (group, value) pairs, chosen by
-                 a hash of its own (MECHANISMS section 7): what it keeps depends on its own rows alone.
+                 a hash of its own: what it keeps depends on its own rows alone.
     Sensitivity  units: at most k counts move, each by at most 1. Values: L1 <= B, since a value that
                  leaves the set of kept pairs lowers one count by at most 1.
     Guarantee    Laplace of scale k/epsilon (B/epsilon); Gaussian of variance k/(2·rho) (B²/(2·rho)).
@@ -55,13 +56,13 @@ class DistinctCount:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (1,)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         return [sums.n]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         return Moments(Fraction(0), (Fraction(1),), None, None)
 
 
@@ -94,20 +95,20 @@ class BesideRows:
     def l2_squared(self) -> int:
         return self.inner.l2_squared
 
-    def _unit(self, at: Range) -> int:
+    def _unit(self, at: CodeRange) -> int:
         """What one NULL adds: as much as any row adds to `inner`, where that is the same for all coordinates."""
         sizes = self.inner.sizes(at)
         return int(sizes[0]) if self.inner.l1 == 1 else 1
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         last = self._unit(at) if self.inner.l1 == 1 else SMALLER
         return (*self.inner.sizes(at), last)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         missing = combine((self._unit(at), sums.rows), (-self._unit(at), sums.n))
         return [*self.inner.exact(sums, at), missing]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         inner = self.inner.moments(at)
         assert inner.n is not None, "all rows are the counted ones and the others"
         n, t1, t2 = (None if row is None else (*row, Fraction(0)) for row in (inner.n, inner.t1, inner.t2))

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from service.core.boundary import Array
-from service.privacy.noise.decided import Floats, exp_bounds, exp_minus
+from service.core.boundary import Array, Floats
+from service.privacy.noise.decided import exp_bounds, exp_minus
 from service.privacy.noise.sampling import NoiseSource
 
 # Shares of a group are held as integers of 62 bits, so a running sum never rounds.

@@ -1,4 +1,4 @@
-"""Sums, means and variances from a few integers that are noised together (MECHANISMS section 3).
+"""Sums, means and variances from a few integers that are noised together.
 
 All of them read the same exact columns: n = Σw, s1 = Σw·x and s2 = Σw·x² over the non-NULL rows of a
 group, with x an integer code in [low, high] and weights that add up to at most W over a unit's rows.
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from service.core.boundary import Array
-from service.privacy.mechanisms.vectors import Moments, Range, Sizes, Sums
+from service.core.derivations import NONE, ONCE, CodeRange
+from service.privacy.mechanisms.vectors import Moments, Sizes, Sums
 from service.privacy.noise.exact_integers import combine
 
-HALF, QUARTER, ONCE, NONE = Fraction(1, 2), Fraction(1, 4), Fraction(1), Fraction(0)
+HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,13 @@ class PlainSum:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (at.magnitude,)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         return [sums.s1]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         return Moments(NONE, None, (ONCE,), None)
 
 
@@ -56,13 +57,13 @@ class CappedSum:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (1,)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         return [sums.s1]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         return Moments(NONE, None, (ONCE,), None)
 
 
@@ -83,13 +84,13 @@ class JointMean:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (at.width, at.width)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         return [combine((1, sums.s1), (-at.low, sums.n)), combine((at.high, sums.n), (-1, sums.s1))]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         share = Fraction(1, at.width)
         return Moments(Fraction(at.low + at.high, 2), (share, share), (HALF, -HALF), None)
 
@@ -113,17 +114,17 @@ class JointVariance:
     l1: int = 1
     l2_squared: int = 1
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (at.width**2,) * 3
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         low, high, n, s1, s2 = at.low, at.high, sums.n, sums.s1, sums.s2
         bottom = combine((high * high, n), (-2 * high, s1), (1, s2))
         mixed = combine((-2 * low * high, n), (2 * (low + high), s1), (-2, s2))
         top = combine((low * low, n), (-2 * low, s1), (1, s2))
         return [bottom, mixed, top]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         share, slope = Fraction(1, at.width**2), Fraction(1, 2 * at.width)
         return Moments(
             Fraction(at.low + at.high, 2),
@@ -149,13 +150,13 @@ class CentredMean:
     l1: int = 2
     l2_squared: int = 2
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (1, at.radius)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         return [sums.n, combine((1, sums.s1), (-at.middle, sums.n))]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         return Moments(Fraction(at.middle), (ONCE, NONE), (NONE, ONCE), None)
 
 
@@ -177,14 +178,14 @@ class CentredVariance:
     l1: int = 3
     l2_squared: int = 2
 
-    def sizes(self, at: Range) -> Sizes:
+    def sizes(self, at: CodeRange) -> Sizes:
         return (1, at.radius, at.radius**2)
 
-    def exact(self, sums: Sums, at: Range) -> list[Array]:
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]:
         mid, radius, n, s1, s2 = at.middle, at.radius, sums.n, sums.s1, sums.s2
         bulge = combine((radius * radius - mid * mid, n), (2 * mid, s1), (-1, s2))
         return [n, combine((1, s1), (-mid, n)), bulge]
 
-    def moments(self, at: Range) -> Moments:
+    def moments(self, at: CodeRange) -> Moments:
         square = Fraction(at.radius**2)
         return Moments(Fraction(at.middle), (ONCE, NONE, NONE), (NONE, ONCE, NONE), (square, NONE, -ONCE))

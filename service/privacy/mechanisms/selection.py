@@ -12,28 +12,30 @@ from typing import Literal
 
 from service.core.boundary import Array
 from service.core.errors import LossOutOfRange
-from service.core.events import Event, GaussianSelectionEvent, LaplaceSelectionEvent, SelectionEvent
+from service.core.events import Event, SelectionEvent
 from service.core.plan import ONE, Bounds, KeysNeed
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, Law, Noise, noise_for
 from service.privacy.noise.sampling import NoiseSource
-from service.privacy.noise.tails import each_of, gaussian_reach, laplace_reach, truncated_bound
+from service.privacy.noise.sensitivity import Sensitivity
+from service.privacy.noise.tails import each_of, truncated_bound
 
 LARGEST_DELTA = Fraction(1, 10)
+SHARED = Sensitivity.within(ONE)  # of counts in which a unit weighs ONE in all
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedLaplace:
+    """Noise on -bound … bound, P proportional to exp(-epsilon·|z|): what it never reaches, nobody needs to hide."""
+
     epsilon: Fraction
     bound: int
 
+    @property
+    def words(self) -> str:
+        return "truncated Laplace"
 
-@dataclass(frozen=True, slots=True)
-class Laplace:
-    scale: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Gaussian:
-    sigma_squared: Fraction
+    def draw(self, source: NoiseSource, size: int) -> Array:
+        return source.truncated_laplace(self.epsilon, self.bound, size)
 
 
 Counting = Literal["units", "weighted", "shared", "rows"]
@@ -63,7 +65,7 @@ class Rule:
     """
 
     counting: Counting
-    law: TruncatedLaplace | Laplace | Gaussian
+    noise: TruncatedLaplace | Noise
     threshold: int
     event: Event
     groups_per_unit: int
@@ -100,28 +102,19 @@ class Decision:
     counts: Array | None
 
 
-def decide(n: Array, units: Array | None, rule: Rule, noise: NoiseSource) -> Decision:
+def decide(n: Array, units: Array | None, rule: Rule, source: NoiseSource) -> Decision:
     """Judge every group that exists. `n` is the rule's count, `units` the people who kept the group
     (None: n counts them, or min_units is 1)."""
-    match rule.law:
-        case TruncatedLaplace(epsilon, bound):
-            drawn = noise.truncated_laplace(epsilon, bound, n.size)
-        case Laplace(scale):
-            drawn = noise.discrete_laplace(scale, n.size)
-        case Gaussian(sigma_squared):
-            drawn = noise.discrete_gaussian(sigma_squared, n.size)
     people = n if rule.counting == "units" else units
     assert people is not None or rule.min_units == 1, "a minimum of people needs their number"
-    noisy = n + drawn
+    noisy = n + rule.noise.draw(source, n.size)
     named = (noisy >= rule.threshold + (rule.min_units - 1) * rule.person).astype(bool)
     if people is not None:
         named &= (people >= rule.min_units).astype(bool)
     return Decision(named, noisy if rule.reuses_count else None)
 
 
-def choose_rule(
-    bounds: Bounds, kind: Literal["epsilon", "rho"], amount: Fraction, delta: Fraction, *, reuse_count: bool = False
-) -> Rule:
+def choose_rule(bounds: Bounds, law: Law, amount: Fraction, delta: Fraction, *, reuse_count: bool = False) -> Rule:
     """The rule that names groups of the fewest people at this price.
 
     `amount` is the whole epsilon or rho of the selection; `delta` its delta. `reuse_count`: only rules whose
@@ -136,13 +129,11 @@ def choose_rule(
         raise LossOutOfRange(f"delta may be at most {float(LARGEST_DELTA)}", {"field": "delta"})
     assert amount > 0
     if bounds.slots == "rows" and not reuse_count:
-        return rows_rule(bounds, kind, amount, delta)
-    if kind == "epsilon":
-        rules = [truncated_rule(bounds, amount, delta), laplace_rule(bounds, amount, delta)]
-    else:
-        rules = [gaussian_rule(bounds, amount, delta)]
+        return rows_rule(bounds, law, amount, delta)
+    rules = [truncated_rule(bounds, amount, delta)] if law.pure else []
+    rules.append(people_rule(bounds, law, amount, delta))
     if bounds.groups_per_unit > 1 and not reuse_count:
-        rules.append((shared_rule if kind == "epsilon" else weighted_rule)(bounds, amount, delta))
+        rules.append((shared_rule if law.pure else weighted_rule)(bounds, amount, delta))
     return min(rules, key=lambda rule: rule.people_needed)
 
 
@@ -151,26 +142,16 @@ def truncated_rule(bounds: Bounds, epsilon: Fraction, delta: Fraction) -> Rule:
     k = bounds.groups_per_unit
     each, q = epsilon / k, each_of(delta, k)
     bound = truncated_bound(each, q)
-    law = TruncatedLaplace(each, bound)
-    return Rule("units", law, bound + 1, SelectionEvent(k, each, q), k, bounds.min_units)
+    return Rule("units", TruncatedLaplace(each, bound), bound + 1, SelectionEvent(k, each, q), k, bounds.min_units)
 
 
-def laplace_rule(bounds: Bounds, epsilon: Fraction, delta: Fraction) -> Rule:
-    """k counts that move by 1 each, noise of scale k/epsilon."""
+def people_rule(bounds: Bounds, law: Law, amount: Fraction, delta: Fraction) -> Rule:
+    """k counts that move by 1 each: L1 = L2² = k."""
     k = bounds.groups_per_unit
-    scale = k / epsilon
-    threshold = 1 + laplace_reach(scale, each_of(delta, k))
-    event = LaplaceSelectionEvent(k, Fraction(1), scale, delta)
-    return Rule("units", Laplace(scale), threshold, event, k, bounds.min_units)
-
-
-def gaussian_rule(bounds: Bounds, rho: Fraction, delta: Fraction) -> Rule:
-    """k counts that move by 1 each: L2² = k."""
-    k = bounds.groups_per_unit
-    sigma_squared = k / (2 * rho)
-    threshold = 1 + gaussian_reach(sigma_squared, each_of(delta, k))
-    event = GaussianSelectionEvent(Fraction(k), sigma_squared, delta)
-    return Rule("units", Gaussian(sigma_squared), threshold, event, k, bounds.min_units)
+    moved = Sensitivity.of_units(k)
+    noise = noise_for(law, moved, amount)
+    threshold = 1 + noise.reach(each_of(delta, k))
+    return Rule("units", noise, threshold, law.selection_event(moved, noise.scale, delta), k, bounds.min_units)
 
 
 def weighted_rule(bounds: Bounds, rho: Fraction, delta: Fraction) -> Rule:
@@ -181,10 +162,11 @@ def weighted_rule(bounds: Bounds, rho: Fraction, delta: Fraction) -> Rule:
     so the largest stands at j = 1 or j = k.
     """
     k = bounds.groups_per_unit
-    law = Gaussian(ONE**2 / (2 * rho))
-    threshold = max(isqrt(ONE**2 // j) + 1 + _reach(law, each_of(delta, j)) for j in (1, k))
-    event = GaussianSelectionEvent(Fraction(ONE**2), law.sigma_squared, delta)
-    return Rule("weighted", law, threshold, event, k, bounds.min_units)
+    moved = Sensitivity(Fraction(ONE * k), Fraction(ONE**2))  # j·(ONE²/j) = ONE² in L2², whatever j
+    noise = noise_for(GAUSSIAN, moved, rho)
+    threshold = max(isqrt(ONE**2 // j) + 1 + noise.reach(each_of(delta, j)) for j in (1, k))
+    event = GAUSSIAN.selection_event(moved, noise.scale, delta)
+    return Rule("weighted", noise, threshold, event, k, bounds.min_units)
 
 
 def shared_rule(bounds: Bounds, epsilon: Fraction, delta: Fraction) -> Rule:
@@ -194,25 +176,15 @@ def shared_rule(bounds: Bounds, epsilon: Fraction, delta: Fraction) -> Rule:
     counting everybody as 1 would need, people who fill all their slots about as many.
     """
     k = bounds.groups_per_unit
-    law = Laplace(ONE / epsilon)
-    threshold = max(ONE // j + 1 + _reach(law, each_of(delta, j)) for j in (1, k))
-    event = LaplaceSelectionEvent(1, Fraction(ONE), law.scale, delta)
-    return Rule("shared", law, threshold, event, k, bounds.min_units)
+    noise = noise_for(LAPLACE, SHARED, epsilon)
+    threshold = max(ONE // j + 1 + noise.reach(each_of(delta, j)) for j in (1, k))
+    event = LAPLACE.selection_event(SHARED, noise.scale, delta)
+    return Rule("shared", noise, threshold, event, k, bounds.min_units)
 
 
-def rows_rule(bounds: Bounds, kind: Literal["epsilon", "rho"], amount: Fraction, delta: Fraction) -> Rule:
+def rows_rule(bounds: Bounds, law: Law, amount: Fraction, delta: Fraction) -> Rule:
     """At most k rows of a unit, each counting ONE // (its kept rows): L1 <= ONE in at most k groups."""
     k = bounds.groups_per_unit
-    law: Laplace | Gaussian
-    event: Event
-    if kind == "epsilon":
-        law = Laplace(ONE / amount)
-        event = LaplaceSelectionEvent(1, Fraction(ONE), law.scale, delta)
-    else:
-        law = Gaussian(ONE**2 / (2 * amount))
-        event = GaussianSelectionEvent(Fraction(ONE**2), law.sigma_squared, delta)
-    return Rule("rows", law, ONE + _reach(law, each_of(delta, k)), event, k, bounds.min_units)
-
-
-def _reach(law: Laplace | Gaussian, q: Fraction) -> int:
-    return laplace_reach(law.scale, q) if isinstance(law, Laplace) else gaussian_reach(law.sigma_squared, q)
+    noise = noise_for(law, SHARED, amount)
+    threshold = ONE + noise.reach(each_of(delta, k))
+    return Rule("rows", noise, threshold, law.selection_event(SHARED, noise.scale, delta), k, bounds.min_units)

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import sqrt
-from typing import Literal
 
 import numpy as np
 
-from service.core.boundary import Array
-from service.core.events import GaussianEvent, LaplaceEvent
+from service.core.boundary import Array, Floats
+from service.core.events import Event
 from service.core.plan import ONE
 from service.privacy.mechanisms.quantile import Histograms
 from service.privacy.noise.exact_integers import combine
-from service.privacy.noise.intervals import Floats
+from service.privacy.noise.laws import Law, Noise, noise_for
 from service.privacy.noise.sampling import NoiseSource
+from service.privacy.noise.sensitivity import Sensitivity
 
 BLOCK = 2**21  # nodes held at once
 FAR = 1.85  # deviations that noise exceeds, to either side, in 6.5% of the cases
@@ -48,7 +48,7 @@ class CountTree:
 
     rows_per_unit: int
     bins: int
-    law: Literal["laplace", "gaussian"]
+    law: Law
     amount: Fraction  # epsilon, or rho
 
     @property
@@ -60,30 +60,25 @@ class CountTree:
         return branching(self.bins, self.levels)
 
     @property
-    def scale(self) -> Fraction:
-        """The Laplace scale, or the Gaussian variance, of every node."""
+    def moved(self) -> Sensitivity:
         reach = ONE * self.rows_per_unit
-        if self.law == "laplace":
-            return self.levels * reach / self.amount
-        return self.levels * reach**2 / (2 * self.amount)
+        return Sensitivity(Fraction(self.levels * reach), Fraction(self.levels * reach**2))
 
     @property
-    def variance(self) -> float:
-        return 2.0 * float(self.scale) ** 2 if self.law == "laplace" else float(self.scale)
+    def noise(self) -> Noise:
+        """Of every node."""
+        return noise_for(self.law, self.moved, self.amount)
 
     @property
-    def event(self) -> LaplaceEvent | GaussianEvent:
-        reach = ONE * self.rows_per_unit
-        if self.law == "laplace":
-            return LaplaceEvent(Fraction(self.levels * reach), self.scale)
-        return GaussianEvent(Fraction(self.levels * reach**2), self.scale)
+    def event(self) -> Event:
+        return self.noise.event(self.moved)
 
     @property
     def rank_std(self) -> float:
         """Deviation of a quantile's rank in rows, on average over where it may lie."""
-        return sqrt(self.variance * unit_spread(self.branch, self.levels)) / ONE
+        return sqrt(self.noise.variance * unit_spread(self.branch, self.levels)) / ONE
 
-    def release(self, exact: Histograms, ranks: Sequence[Fraction], noise: NoiseSource) -> Array:
+    def release(self, exact: Histograms, ranks: Sequence[Fraction], source: NoiseSource) -> Array:
         """Bins, (ranks, 3, groups): the quantile, and the first and last bin of its interval."""
         found = np.zeros((len(ranks), 3, exact.groups), dtype=np.int64)
         order = np.argsort(exact.group, kind="stable")
@@ -93,7 +88,7 @@ class CountTree:
             end = min(start + size, exact.groups)
             rows = slice(*np.searchsorted(group, (start, end)))
             block = Histograms(end - start, exact.bins, group[rows] - start, at[rows], weight[rows])
-            found[:, :, start:end] = _Descent(self, block, ranks, noise).run()
+            found[:, :, start:end] = _Descent(self, block, ranks, source).run()
         return np.clip(found, 0, self.bins - 1)
 
 
@@ -111,9 +106,9 @@ def unit_spread(branch: int, levels: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def best_levels(bins: int, law: str) -> int:
+def best_levels(bins: int, law: Law) -> int:
     """The number of levels with the least noise: each costs a share of the budget, and saves parts."""
-    power = 2.0 if law == "laplace" else 1.0
+    power = 2 / law.power
 
     def noise(levels: int) -> float:
         return float(levels**power) * unit_spread(branching(bins, levels), levels)
@@ -127,8 +122,8 @@ class _Descent:
     A walker is one of (rank, VALUE | LOW | HIGH) in one group: all of them sit at some node of the level.
     """
 
-    def __init__(self, tree: CountTree, exact: Histograms, ranks: Sequence[Fraction], noise: NoiseSource) -> None:
-        self.tree, self.exact, self.noise, self.branch = tree, exact, noise, tree.branch
+    def __init__(self, tree: CountTree, exact: Histograms, ranks: Sequence[Fraction], source: NoiseSource) -> None:
+        self.tree, self.exact, self.source, self.branch = tree, exact, source, tree.branch
         walkers, groups = 3 * len(ranks), exact.groups
         self.shape = (len(ranks), 3, groups)
         self.p = np.repeat([float(p) for p in ranks], 3 * groups)
@@ -172,14 +167,13 @@ class _Descent:
         here = asked[at] == owner
         weights = np.zeros((asked.size, self.branch), dtype=self.exact.weight.dtype)
         np.add.at(weights, (at[here], self.exact.bin[here] // size % self.branch), self.exact.weight[here])
-        draw = self.noise.discrete_laplace if self.tree.law == "laplace" else self.noise.discrete_gaussian
-        drawn = draw(self.tree.scale, weights.size).reshape(weights.shape)
+        drawn = self.tree.noise.draw(self.source, weights.size).reshape(weights.shape)
         noisy: Floats = combine((1, weights), (1, drawn)).astype(np.float64)
         return noisy[family]
 
     def _taken(self, excess: Floats) -> Array:
         """The child that each walker goes to, from (weight up to each child's end) - p·total."""
-        limit = FAR * np.sqrt(self.tree.variance * self._spread())
+        limit = FAR * np.sqrt(self.tree.noise.variance * self._spread())
         shift = np.where((self.what == LOW)[:, None], limit, 0.0)
         reached = excess + shift >= 0
         first = np.where(reached.any(axis=1), np.argmax(reached, axis=1), self.branch - 1)

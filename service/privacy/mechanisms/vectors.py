@@ -5,33 +5,10 @@ from fractions import Fraction
 from typing import Protocol
 
 from service.core.boundary import Array
+from service.core.derivations import CodeRange
 
 Row = tuple[Fraction, ...]
 Sizes = tuple[int | Fraction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Codes of a measure after clamping: low <= x <= high."""
-
-    low: int
-    high: int
-
-    @property
-    def width(self) -> int:
-        return self.high - self.low
-
-    @property
-    def middle(self) -> int:
-        return (self.low + self.high) // 2
-
-    @property
-    def radius(self) -> int:
-        return max(self.high - self.middle, self.middle - self.low)
-
-    @property
-    def magnitude(self) -> int:
-        return max(abs(self.low), abs(self.high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +50,6 @@ class Shape(Protocol):
     def l1(self) -> int: ...
     @property
     def l2_squared(self) -> int: ...
-    def sizes(self, at: Range) -> Sizes: ...
-    def exact(self, sums: Sums, at: Range) -> list[Array]: ...
-    def moments(self, at: Range) -> Moments: ...
+    def sizes(self, at: CodeRange) -> Sizes: ...
+    def exact(self, sums: Sums, at: CodeRange) -> list[Array]: ...
+    def moments(self, at: CodeRange) -> Moments: ...

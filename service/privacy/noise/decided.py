@@ -6,7 +6,7 @@ bits, as many as the answer needs. With the first `known` bits at hand U lies in
 answer is certain; when they do, more bits are drawn and p is computed more closely. Nothing is ever
 rounded to a decision, so the law that comes out is the law on paper.
 
-Invariant S1: a float decides only outside BAND of the compared probability. Every float here is
+Invariant X1: a float decides only outside BAND of the compared probability. Every float here is
 made of IEEE-754 additions, multiplications and divisions and of constants rounded from exact
 values; the longest chain errs by less than 2**-44 (derived beside it), BAND is 2**-40. No libm
 function is trusted.
@@ -21,9 +21,10 @@ from math import factorial
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from service.core.boundary import Floats
+
 Words = npt.NDArray[np.uint64]
-Bounds = Callable[[int], tuple[int, int]]
+BoundsByBits = Callable[[int], tuple[int, int]]
 
 WORD_BITS = 64
 BAND = 2.0**-40
@@ -33,7 +34,7 @@ BLOCKS_PER_SCALE = 16
 TABLE_DEPTH = 8  # the table ends where e**-8 of the mass is left; beyond, the law repeats itself
 
 
-def decide(prefix: int, known: int, bounds: Bounds, more: Callable[[int], int]) -> bool:
+def lies_below(prefix: int, known: int, bounds: BoundsByBits, more: Callable[[int], int]) -> bool:
     """Whether U < p, where the first `known` bits of U are `prefix` and `more(k)` draws k further bits.
 
     `bounds(k)` returns integers low <= p·2**k <= high. It ends with probability 1: each round
@@ -85,7 +86,7 @@ def nonnegative_threshold(scale: Fraction) -> int:
     return exact_floor(lambda bits: nonnegative_bounds(scale, bits))
 
 
-def exact_floor(bounds: Bounds) -> int:
+def exact_floor(bounds: BoundsByBits) -> int:
     """floor(p·2**64), from bounds close enough that only one integer is possible."""
     bits = WORD_BITS
     while True:

@@ -1,6 +1,6 @@
 """Integer arrays that never wrap: int64 where that is proven to suffice, Python integers beyond.
 
-Invariant W1: the result of `combine` is the exact integer combination, whatever the sizes. The choice
+Invariant X3: the result of `combine` is the exact integer combination, whatever the sizes. The choice
 of representation depends on magnitudes only; both hold the same integers.
 """
 

@@ -9,13 +9,13 @@ Gaussian noise and a sum of up to three Laplace variables under Laplace noise.
 
 import math
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from service.core.boundary import Floats
 
 CONFIDENCE = 0.95
 REPLICAS = 200
@@ -86,21 +86,6 @@ def quantile_factor(kurtosis: Floats) -> Floats:
     return result
 
 
-def spread(rows: Floats, variances: Floats, *, laplace: bool) -> tuple[Floats, Floats]:
-    """Standard deviation and 95% half-width of Σ rows[i]·noise_i, per group.
-
-    `rows` is (coordinates, groups). Under Laplace noise the excess kurtosis is 3·Σ v_i² / (Σ v_i)².
-    """
-    parts = rows * rows * variances[:, None]
-    total = parts.sum(axis=0)
-    std = np.sqrt(total)
-    if not laplace:
-        return std, NORMAL_95 * std
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kurtosis = 3.0 * (parts * parts).sum(axis=0) / (total * total)
-    return std, quantile_factor(np.nan_to_num(kurtosis)) * std
-
-
 def fieller(*, n: Floats, t1: Floats, covariance: Floats, factor: Floats) -> tuple[Floats, Floats]:
     """The ratios r for which t1 - r·n is within `factor` deviations of zero (Fieller 1954).
 
@@ -132,30 +117,39 @@ def uniforms(shape: tuple[int, ...]) -> Floats:
     return result
 
 
-def replica_noise(variances: tuple[float, ...], shape: tuple[int, int], *, laplace: bool) -> Floats:
-    """(coordinates, replicas, groups) of continuous noise with these variances.
+def standard_normal(shape: tuple[int, ...]) -> Floats:
+    """Normal draws of variance 1 (Box and Muller 1958)."""
+    first = uniforms(shape)
+    result: Floats = np.sqrt(-2.0 * np.log(first)) * np.cos(2.0 * math.pi * uniforms(shape))
+    return result
+
+
+def standard_laplace(shape: tuple[int, ...]) -> Floats:
+    """Continuous Laplace draws of variance 1."""
+    centred = uniforms(shape) - 0.5
+    result: Floats = -np.sign(centred) * np.log1p(-2.0 * np.abs(centred)) / math.sqrt(2.0)
+    return result
+
+
+def replica_noise(
+    variances: tuple[float, ...], shape: tuple[int, int], standard: Callable[[tuple[int, ...]], Floats]
+) -> Floats:
+    """(coordinates, replicas, groups) of continuous noise with these variances, from draws of variance 1.
 
     Beyond BLOCK groups the draws repeat: each group has its own interval, and needs no noise of its own.
     """
     replicas, groups = shape
     if groups > BLOCK:
-        block = replica_noise(variances, (replicas, BLOCK), laplace=laplace)
+        block = replica_noise(variances, (replicas, BLOCK), standard)
         return np.take(block, np.arange(groups) % BLOCK, axis=2)
-    full = (len(variances), *shape)
-    first = uniforms(full)
-    if laplace:
-        centred = first - 0.5
-        standard = -np.sign(centred) * np.log1p(-2.0 * np.abs(centred)) / math.sqrt(2.0)
-    else:
-        standard = np.sqrt(-2.0 * np.log(first)) * np.cos(2.0 * math.pi * uniforms(full))
-    result: Floats = standard * np.sqrt(np.array(variances))[:, None, None]
+    result: Floats = standard((len(variances), *shape)) * np.sqrt(np.array(variances))[:, None, None]
     return result
 
 
 def replicas_between(values: Floats, low: Floats, high: Floats, replicas: int) -> Floats:
     """(replicas, groups) around values of which only the interval is known: half a normal law to either side,
     with its 2.5% and 97.5% points at the ends."""
-    (standard,) = replica_noise((1.0,), (replicas, values.size), laplace=False)
+    (standard,) = replica_noise((1.0,), (replicas, values.size), standard_normal)
     sides = np.where(standard < 0, values - low, high - values)
     result: Floats = values + standard * sides / NORMAL_95
     return np.clip(result, low, high)

@@ -13,7 +13,7 @@ beyond 2**64 take the same path.
 Gaussian (Canonne, Kamath, Steinke 2020). With s = floor(sigma) + 1 a discrete Laplace Y of scale s is
 kept with probability e**(-(|Y| - sigma²/s)²/(2 sigma²)): the product of both is the Gaussian law.
 
-All comparisons are decided in the sense of sampling_exact (invariant S1). Invariant S2: every draw
+All comparisons are decided in the sense of decided.py (invariant X1). Invariant X2: every draw
 reads os.urandom when it is made; nothing random is kept between calls, so a fork repeats nothing,
 and there is no seed to set. What is cached are tables of public constants.
 """
@@ -27,20 +27,19 @@ from typing import Protocol
 
 import numpy as np
 
-from service.core.boundary import Array
+from service.core.boundary import Array, Floats
 from service.privacy.noise.decided import (
     BAND,
     FLAT,
     WORD_BITS,
-    Bounds,
-    Floats,
+    BoundsByBits,
     Words,
     block_bits,
-    decide,
     exp_bounds,
     exp_minus,
     exp_small,
     geometric_table,
+    lies_below,
     nonnegative_bounds,
     nonnegative_threshold,
     unit_interval,
@@ -119,7 +118,7 @@ class SecureNoise:
         threshold = nonnegative_threshold(scale)
         negative = words >= np.uint64(threshold)
         for place in np.flatnonzero(words == np.uint64(threshold)):
-            negative[place] = not decide(
+            negative[place] = not lies_below(
                 int(words[place]), WORD_BITS, lambda k: nonnegative_bounds(scale, k), self.bits
             )
         return np.where(negative, -1 - magnitude, magnitude)
@@ -176,7 +175,7 @@ class SecureNoise:
             touching = (reached > 0) & (table[reached - 1] == words)
             for place in np.flatnonzero(touching):
                 k = int(counted[place]) + 1
-                counted[place] += decide(int(words[place]), WORD_BITS, _exp_of(k * rate), self.bits)
+                counted[place] += lies_below(int(words[place]), WORD_BITS, _exp_of(k * rate), self.bits)
             result[places] += counted
             places = places[counted == table.size]
         return result
@@ -207,18 +206,18 @@ class SecureNoise:
         """True with probability e**-x, x = (|Y| - sigma²/s)²/(2 sigma²)."""
         magnitudes, centre = np.abs(proposed), sigma_squared / scale
 
-        def bounds_of(place: int) -> Bounds:
+        def bounds_of(place: int) -> BoundsByBits:
             return _exp_of((int(magnitudes[place]) - centre) ** 2 / (2 * sigma_squared))
 
         return self._decided(gaussian_chance(magnitudes, centre, sigma_squared), bounds_of)
 
-    def _decided(self, chance: Floats, bounds_of: Callable[[int], Bounds]) -> Array:
+    def _decided(self, chance: Floats, bounds_of: Callable[[int], BoundsByBits]) -> Array:
         """True with the probability that `chance` approximates within BAND and `bounds_of` brackets exactly."""
         words = self.words(chance.size)
         uniform = unit_interval(words)
         result = uniform < chance
         for place in np.flatnonzero(np.abs(uniform - chance) <= 2 * BAND).tolist():
-            result[place] = decide(int(words[place]), WORD_BITS, bounds_of(place), self.bits)
+            result[place] = lies_below(int(words[place]), WORD_BITS, bounds_of(place), self.bits)
         return result
 
 
@@ -254,5 +253,5 @@ def _until(size: int, some: Callable[[int], Array]) -> Array:
     return np.concatenate(kept)
 
 
-def _exp_of(x: Fraction) -> Bounds:
+def _exp_of(x: Fraction) -> BoundsByBits:
     return lambda bits: exp_bounds(x, bits)

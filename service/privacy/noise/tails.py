@@ -1,6 +1,6 @@
 """Thresholds that are proved: tails of the noise, rounded against ourselves.
 
-Invariant T1: whatever is returned as "passes with probability at most q" is at most q. Floats only guess;
+Invariant A3: whatever is returned as "passes with probability at most q" is at most q. Floats only guess;
 decimal arithmetic of 80 digits confirms, with a guard far above its own error.
 """
 

@@ -7,12 +7,12 @@ from service.core.amounts import ATTO, PICO, Terms, show_pico
 from service.core.errors import BoundsMissing, LossOutOfRange
 from service.core.events import Event, GaussianEvent, GaussianSelectionEvent, PureEvent
 from service.core.plan import Aggregate, Loss, Plan, Query
-from service.privacy.accounting.costs import share, total
-from service.privacy.pricing.demands import Demand, Slice, divide, keys_demand, output_weights, value_demands
+from service.privacy.accounting.costs import share, total_cost
+from service.privacy.noise.laws import Law
+from service.privacy.pricing.demands import Demand, Slice, keys_demand, output_weights, share_out, value_demands
 from service.privacy.pricing.describe import describe
 from service.privacy.pricing.predict import predict
 from service.privacy.pricing.priced import Prediction, PricedPlan, PricedQuery
-from service.privacy.primitives.noised import Law
 
 ROWS_MAX = 2**31
 
@@ -63,10 +63,10 @@ def check_bounds(plan: Plan) -> None:
 
 
 def price_at(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> PricedQuery:
-    """The price with a known total: pico of epsilon under Laplace, of rho under Gaussian noise."""
+    """The price with a known total: pico of epsilon or rho, whatever the law is paid in."""
     if amount <= 0:
         raise LossOutOfRange(f"{loss.kind} must be above zero", {"field": loss.kind})
-    if law == "laplace":
+    if law.pure:
         refuse_l2(query)
     for plan in query.cores:
         check_bounds(plan)
@@ -77,8 +77,8 @@ def price_at(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> P
         )
     plans = tuple(with_predictions(plan) for plan in allot(query, law, amount, loss, terms))
     events = paid_events(plans, terms)
-    paid = total(events, terms)
-    if law == "laplace":
+    paid = total_cost(events, terms)
+    if law.pure:
         assert paid.orders[-1] <= amount, "pure epsilon never exceeds what was asked"
     return PricedQuery(
         plans, law, amount, events, paid, share(paid, terms),
@@ -90,7 +90,7 @@ def price_at(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> P
 
 def allot(query: Query, law: Law, amount: int, loss: Loss, terms: Terms) -> tuple[PricedPlan, ...]:
     """Every core with its slices, before anything is charged."""
-    slices = divide(amount, all_demands(query, law, loss))
+    slices = share_out(amount, all_demands(query, law, loss))
     plans = []
     for core, plan in enumerate(query.cores):
         mine = tuple(part for part in slices if part.core == core)
@@ -110,10 +110,10 @@ def with_predictions(priced: PricedPlan) -> PricedPlan:
 
 def unknown_bounds(plan: Plan, aggregate: Aggregate) -> bool:
     """Must something be found before the noise of this aggregate is known?"""
-    if aggregate.argument is None or aggregate.function == "count":
+    if aggregate.function.counts:
         return False
     auto = any(measure.name == aggregate.argument and measure.auto for measure in plan.measures)
-    capped = aggregate.function == "sum" and plan.bounds.unit_sum.get(aggregate.argument, 0) is None
+    capped = aggregate.function.additive and plan.bounds.unit_sum.get(aggregate.argument or "", 0) is None
     return auto or capped
 
 
@@ -125,14 +125,14 @@ def charges_of(priced: PricedPlan) -> dict[Slice, Event]:
     charges: dict[Slice, Event] = {}
     for part, drawn in priced.parts.items():
         open_cap = part.demand.kind == "capped" and plan.bounds.unit_sum[part.demand.source] is None
-        is_open = law == "laplace" and (part.demand.source in auto or open_cap)
+        is_open = law.pure and (part.demand.source in auto or open_cap)
         charges[part] = PureEvent(Fraction(part.amount, PICO)) if is_open else drawn.event
-    for part, pick in priced.picks.items():
-        charges[part] = pick.event
+    for part, value in priced.draws.items():
+        charges[part] = value.event
     for part, bracket in priced.brackets.items():
         charges[part] = bracket.event
     for part, tree in priced.trees.items():
-        is_open = law == "laplace" and part.demand.source in auto  # fewer bins, fewer levels
+        is_open = law.pure and part.demand.source in auto  # fewer bins, fewer levels
         charges[part] = PureEvent(Fraction(part.amount, PICO)) if is_open else tree.event
     for part, draw in priced.bounds_stage.items():
         charges[part] = draw.event
@@ -171,10 +171,10 @@ def costliest(plan: PricedPlan, members: list[list[Slice]], terms: Terms) -> lis
     every order, or, where none does, a pure charge, which no epsilon-DP draw exceeds.
     """
     most = Fraction(max(sum(part.amount for part in slices) for slices in members), PICO)
-    if plan.law == "gaussian":
+    if not plan.law.pure:
         return [GaussianEvent(2 * most, Fraction(1))]
     charges = [[plan.charges[part] for part in slices] for slices in members]
-    costs = [total(events, terms) for events in charges]
+    costs = [total_cost(events, terms) for events in charges]
     top = tuple(max(orders) for orders in zip(*(paid.orders for paid in costs), strict=True))
     for events, paid in zip(charges, costs, strict=True):
         if paid.orders == top:

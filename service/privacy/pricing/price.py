@@ -8,15 +8,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import log
 
+from service.core.aggregates import ReleasedAs
 from service.core.amounts import ATTO, PICO, Terms
 from service.core.errors import ConstructRefused, LossOutOfRange
 from service.core.plan import Aggregate, Loss, Output, Query
-from service.privacy.accounting.costs import limits, share, total
+from service.privacy.accounting.costs import limits, share, total_cost
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, Law
 from service.privacy.pricing.allot import all_demands, allot, delta_of, paid_events, price_at, refuse_l2, unknown_bounds
-from service.privacy.pricing.demands import Slice, divide
+from service.privacy.pricing.demands import Slice, share_out
 from service.privacy.pricing.predict import log_error, predict
 from service.privacy.pricing.priced import PricedPlan, PricedQuery
-from service.privacy.primitives.noised import Law
 
 
 def price(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
@@ -28,14 +29,14 @@ def price(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
         )
     match loss.kind:
         case "epsilon":
-            return price_at(query, "laplace", loss.amount, loss, terms)
+            return price_at(query, LAPLACE, loss.amount, loss, terms)
         case "rho":
             if not terms.orders:
                 raise LossOutOfRange(
                     "this dataset's budget has delta 0, so it can only pay for pure epsilon",
                     {"field": "rho", "remedy": "give epsilon instead of rho"},
                 )
-            return price_at(query, "gaussian", loss.amount, loss, terms)
+            return price_at(query, GAUSSIAN, loss.amount, loss, terms)
         case "share":
             return price_share(query, loss, terms)
         case "accuracy":
@@ -45,8 +46,8 @@ def price(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
 def laws(query: Query, terms: Terms) -> tuple[Law, ...]:
     """What may be chosen from: no Gaussian noise without delta, none but Gaussian with clip l2."""
     if any(plan.bounds.clip == "l2" for plan in query.cores):
-        return ("gaussian",) if terms.orders else ()
-    return ("laplace", "gaussian") if terms.orders else ("laplace",)
+        return (GAUSSIAN,) if terms.orders else ()
+    return (LAPLACE, GAUSSIAN) if terms.orders else (LAPLACE,)
 
 
 def price_share(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
@@ -64,8 +65,8 @@ def price_share(query: Query, loss: Loss, terms: Terms) -> PricedQuery:
 def error_of(priced: PricedQuery) -> float:
     total_error = 0.0
     for plan in priced.plans:
-        parts, picks = plan.available, plan.chosen
-        total_error += sum(log_error(plan.plan, parts, picks, aggregate) for aggregate in plan.plan.aggregates)
+        parts, chosen = plan.available, plan.chosen_values
+        total_error += sum(log_error(plan.plan, parts, chosen, aggregate) for aggregate in plan.plan.aggregates)
     return total_error
 
 
@@ -77,12 +78,12 @@ def largest_within(query: Query, law: Law, loss: Loss, terms: Terms) -> PricedQu
     """
 
     def share_at(amount: int) -> int:
-        return share(total(paid_events(allot(query, law, amount, loss, terms), terms), terms), terms)
+        return share(total_cost(paid_events(allot(query, law, amount, loss, terms), terms), terms), terms)
 
     limit = limits(terms, terms.epsilon_ceiling, terms.delta_ceiling)[terms.reference]
     order = terms.orders[terms.reference] if terms.reference < len(terms.orders) else Fraction(1)
-    guess = int(Fraction(loss.amount * limit, PICO) / (order if law == "gaussian" else 1))
-    best, seen, slope = 0, (0, 0), 1.0 if law == "gaussian" else 2.0
+    guess = int(Fraction(loss.amount * limit, PICO) / law.cost_at(order))
+    best, seen, slope = 0, (0, 0), 2 / law.power
     for _ in range(20):
         try:
             taken = share_at(guess)
@@ -113,7 +114,7 @@ def accuracy_target(query: Query, loss: Loss) -> tuple[int, Aggregate]:
         )
     core, column = output.direct
     aggregate = next((a for a in query.cores[core].aggregates if a.name == column), None)
-    if aggregate is None or aggregate.function in ("quantile", "min", "max", "mode"):
+    if aggregate is None or aggregate.function.released_as is ReleasedAs.CHOSEN:
         raise LossOutOfRange(
             f"the width of {name!r} depends on the data",
             {"field": "accuracy", "remedy": "name an output that is a COUNT or SUM, or give epsilon"},
@@ -145,7 +146,7 @@ def cheapest(query: Query, law: Law, loss: Loss, terms: Terms) -> int:
         raise LossOutOfRange(
             "accuracy needs a half-width above 0 and a confidence between 0 and 1", {"field": "accuracy"}
         )
-    slices = divide(PICO, all_demands(query, law, loss))
+    slices = share_out(PICO, all_demands(query, law, loss))
     mine = tuple(part for part in slices if part.core == core)
     delta = Fraction(delta_of(query, loss, core), ATTO)
 
@@ -160,7 +161,7 @@ def cheapest(query: Query, law: Law, loss: Loss, terms: Terms) -> int:
             )
         return found
 
-    amount = bisect(width, target, 1 if law == "laplace" else 2)
+    amount = bisect(width, target, law.power)
     return amount + amount // 10**9 + len(mine)  # division may round a slice down by a pico
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import isqrt
-from typing import Literal
 
+from service.core.aggregates import AggregateSpec, TakenOf
 from service.core.amounts import CLOSED, PICO, Cost, Terms
 from service.core.boundary import Array, KeyTable
+from service.core.derivations import CodeRange
 from service.core.events import Event
 from service.core.plan import BoundsNeed, KeysNeed, Measure, Need, Plan, UnitTotalsNeed
 from service.privacy.accounting.costs import cost
@@ -16,14 +16,29 @@ from service.privacy.mechanisms.approximate_bounds import ApproximateBounds, bin
 from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromTop, RankDraw, cap_rank, extreme_rank
 from service.privacy.mechanisms.selection import Rule, choose_rule
-from service.privacy.mechanisms.vectors import Range
+from service.privacy.noise.laws import Law
 from service.privacy.pricing.demands import Demand, Slice, cap_code, reuses_count
-from service.privacy.primitives.chosen import Pick, Tree, grid
-from service.privacy.primitives.noised import EVERY_ROW, EVERY_UNIT, WITH_ROWS, Clip, Law, Part
+from service.privacy.primitives.chosen import ChosenValue, QuantileTree, grid
+from service.privacy.primitives.noised import (
+    BESIDE_ROWS,
+    CAPPED_SUM,
+    CENTRED_MEAN,
+    CENTRED_VARIANCE,
+    COUNT_OF_ROWS,
+    COUNT_OF_UNITS,
+    COUNT_OF_VALUES,
+    EVERY_ROW,
+    EVERY_UNIT,
+    JOINT_MEAN,
+    JOINT_VARIANCE,
+    PLAIN_SUM,
+    Clip,
+    Part,
+)
 
-JOINT = {0: "count", 1: "mean", 2: "variance"}
+JOINT = (COUNT_OF_ROWS, JOINT_MEAN, JOINT_VARIANCE)  # by degree, for pure noise: complementary sums share it
 TOTALS_BINS = 1024  # fewer bins than for quantiles: a cap need not be fine, and each doubling costs rank
-CENTRED = {0: "count", 1: "centred-mean", 2: "centred-variance"}
+CENTRED = (COUNT_OF_ROWS, CENTRED_MEAN, CENTRED_VARIANCE)  # for Gaussian noise: each coordinate has its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +61,15 @@ class ReleasedBounds:
 NOTHING_FOUND = ReleasedBounds()
 
 
-def pure_epsilon(slice_: Slice, law: Law) -> Fraction:
-    """The epsilon of a draw that has no Gaussian form: under rho, epsilon²/8 <= rho (bounded range)."""
-    if law == "laplace":
-        return Fraction(slice_.amount, PICO)
-    return Fraction(isqrt(8 * slice_.amount * PICO), PICO)
-
-
-def noise_epsilon(slice_: Slice, law: Law) -> Fraction:
-    """The epsilon whose Laplace noise has the same deviation: C·sqrt(2)/epsilon = C/sqrt(2·rho)."""
-    if law == "laplace":
-        return Fraction(slice_.amount, PICO)
-    return Fraction(2 * isqrt(slice_.amount * PICO), PICO)
-
-
 def same_value(one: Demand, other: Demand) -> bool:
     """Are both about the same quantile of the same measure?"""
     return (one.source, one.function, one.p) == (other.source, other.function, other.p)
+
+
+def chosen_by(part: Slice) -> AggregateSpec:
+    """The aggregate that a draw or a tree is for."""
+    assert part.demand.function is not None, "nothing is chosen here"
+    return part.demand.function
 
 
 @dataclass(frozen=True)
@@ -94,15 +101,17 @@ class PricedPlan:
             bins = bins_needed(measure.low, measure.high)
             stage[part] = ApproximateBounds(1, bins, self.law, Fraction(part.amount, PICO))
         for part in self.of("totals"):
-            stage[part] = RankDraw(FromTop(self._rank_of_cap(part)), 1, pure_epsilon(part, self.law))
+            stage[part] = RankDraw(
+                FromTop(self._rank_of_cap(part)), 1, self.law.draw_epsilon(Fraction(part.amount, PICO))
+            )
         return stage
 
     def _rank_of_cap(self, part: Slice) -> int:
         """Units that should exceed the cap: where bias and noise balance, but never so few that the draw
         could not tell them from the empty range above (its rank error is 2·ln(bins/0.05)/epsilon)."""
         total = next(other for other in self.of("capped") if other.demand.source == part.demand.source)
-        balanced = cap_rank(noise_epsilon(total, self.law))
-        return max(balanced, extreme_rank(1, pure_epsilon(part, self.law), TOTALS_BINS))
+        balanced = cap_rank(self.law.noise_epsilon(Fraction(total.amount, PICO)))
+        return max(balanced, extreme_rank(1, self.law.draw_epsilon(Fraction(part.amount, PICO)), TOTALS_BINS))
 
     @property
     def bounds_needs(self) -> tuple[Need, ...]:
@@ -125,9 +134,8 @@ class PricedPlan:
         if not selecting:
             return None
         (part,) = selecting
-        kind: Literal["epsilon", "rho"] = "epsilon" if self.law == "laplace" else "rho"
-        amount = Fraction(part.amount, PICO)
-        return part, choose_rule(self.plan.bounds, kind, amount, self.delta, reuse_count=reuses_count(self.plan))
+        amount, reuse = Fraction(part.amount, PICO), reuses_count(self.plan)
+        return part, choose_rule(self.plan.bounds, self.law, amount, self.delta, reuse_count=reuse)
 
     @property
     def keys_need(self) -> KeysNeed | None:
@@ -140,7 +148,7 @@ class PricedPlan:
             return None
         (part, rule), amount = self.keys_stage, Fraction(self.keys_stage[0].amount, PICO)
         assert rule.reuses_count and part.demand.kind == "keys"
-        return Part("units", EVERY_UNIT, 1, 1, "groups", rule.groups_per_unit, self.law, amount)
+        return Part(COUNT_OF_UNITS, EVERY_UNIT, 1, 1, "groups", rule.groups_per_unit, self.law, amount)
 
     def value_needs(self, found: ReleasedBounds | None = None) -> tuple[Need, ...]:
         """What stage 2 must compute; equal needs once."""
@@ -154,30 +162,29 @@ class PricedPlan:
         return {part: self._part(part) for part in self.of(*kinds)}
 
     @cached_property
-    def picks(self) -> dict[Slice, Pick]:
+    def draws(self) -> dict[Slice, ChosenValue]:
         """What will be chosen by the exponential mechanism."""
-        return {part: self._pick(part) for part in self.of("pick")}
+        return {part: self._draw(part) for part in self.of("draw")}
 
     @cached_property
-    def trees(self) -> dict[Slice, Tree]:
+    def trees(self) -> dict[Slice, QuantileTree]:
         """Trees of noisy counts, each with the quantiles that are read off it."""
         return {
-            part: Tree(tuple(self._on_grid(part, p, Fraction(0), part.amount) for p in part.demand.ranks))
+            part: QuantileTree(tuple(self._on_grid(part, p, Fraction(0), part.amount) for p in part.demand.ranks))
             for part in self.of("tree")
         }
 
     @property
-    def chosen(self) -> list[Pick]:
+    def chosen_values(self) -> list[ChosenValue]:
         """Every value that will be drawn or read off a tree."""
-        return [*self.picks.values(), *(pick for tree in self.trees.values() for pick in tree.picks)]
+        return [*self.draws.values(), *(value for tree in self.trees.values() for value in tree.values)]
 
     @cached_property
     def brackets(self) -> dict[Slice, Bracket]:
         """The noisy counts around each quantile, minimum or maximum."""
         found = {}
         for part in self.of("bracket"):
-            pick = next(p for s, p in self.picks.items() if same_value(s.demand, part.demand))
-            found[part] = pick.bracket
+            found[part] = next(value.bracket for s, value in self.draws.items() if same_value(s.demand, part.demand))
         return found
 
     @property
@@ -186,14 +193,14 @@ class PricedPlan:
         return [*self.parts.values(), *filter(None, [self.counted_units])]
 
     @property
-    def drawn(self) -> dict[Slice, Part | Pick | Tree]:
-        return {**self.parts, **self.picks, **self.trees}
+    def drawn(self) -> dict[Slice, Part | ChosenValue | QuantileTree]:
+        return {**self.parts, **self.draws, **self.trees}
 
-    def _range(self, source: str, found: ReleasedBounds) -> Range:
+    def _range(self, source: str, found: ReleasedBounds) -> CodeRange:
         if source == EVERY_ROW:
-            return Range(1, 1)
+            return CodeRange(1, 1)
         measure = self.measure(source)
-        return Range(*found.ranges.get(source, (measure.low, measure.high)))
+        return CodeRange(*found.ranges.get(source, (measure.low, measure.high)))
 
     def measure(self, name: str) -> Measure:
         return next(measure for measure in self.plan.measures if measure.name == name)
@@ -203,40 +210,40 @@ class PricedPlan:
         amount = Fraction(part.amount, PICO)
         if demand.kind == "units":
             groups = bounds.groups_per_unit if self.plan.keys else 1
-            return Part("units", demand.source, 1, 1, "groups", groups, self.law, amount)
+            return Part(COUNT_OF_UNITS, demand.source, 1, 1, "groups", groups, self.law, amount)
         if demand.kind == "distinct":
-            return Part("distinct", demand.source, 1, 1, "pairs", bounds.rows_per_unit, self.law, amount)
+            return Part(COUNT_OF_VALUES, demand.source, 1, 1, "pairs", bounds.rows_per_unit, self.law, amount)
         measured = demand.kind != "capped"  # its weight is of the declared codes: clamping could raise Σ|x|
         at = self._range(demand.source, self.found if measured else NOTHING_FOUND)
         clip: Clip = "l2" if bounds.clip == "l2" else "rows"
-        bound, shape = bounds.rows_per_unit, "sum"
+        bound, vector = bounds.rows_per_unit, PLAIN_SUM
         if demand.kind == "capped":
             measure = self.measure(demand.source)
             cap = cap_code(self.plan, measure) or self.found.caps.get(measure.name, self.widest_cap(measure))
-            clip, bound, shape = "cap", cap, "capped"
+            clip, bound, vector = "cap", cap, CAPPED_SUM
         elif at.width == 0:
-            shape = "count"
+            vector = COUNT_OF_ROWS
         elif demand.kind == "moments":
-            shape = (JOINT if self.law == "laplace" else CENTRED)[demand.degree]
-        shape += WITH_ROWS if demand.rows else ""
-        return Part(shape, demand.source, at.low, at.high, clip, bound, self.law, amount)
+            vector = (JOINT if self.law.pure else CENTRED)[demand.degree]
+        vector = BESIDE_ROWS[vector] if demand.rows else vector
+        return Part(vector, demand.source, at.low, at.high, clip, bound, self.law, amount)
 
-    def _pick(self, part: Slice) -> Pick:
-        demand, rows = part.demand, self.plan.bounds.rows_per_unit
-        epsilon = pure_epsilon(part, self.law)
-        if demand.function == "mode":
+    def _draw(self, part: Slice) -> ChosenValue:
+        demand, rows, spec = part.demand, self.plan.bounds.rows_per_unit, chosen_by(part)
+        epsilon = self.law.draw_epsilon(Fraction(part.amount, PICO))
+        if spec.taken_of is TakenOf.ATTRIBUTE:
             attribute = next(a for a in self.plan.attributes if a.name == demand.source)
-            assert attribute.domain is not None, "MODE is planned only over a declared domain"
-            candidates = len(attribute.domain)
-            return Pick("mode", demand.source, Fraction(0), 0, 1, candidates, rows, epsilon, self.law, Fraction(0))
+            assert attribute.domain is not None, "candidates are declared"
+            size = len(attribute.domain)
+            return ChosenValue(spec, demand.source, Fraction(0), 0, 1, size, rows, epsilon, self.law, Fraction(0))
         around = next((other.amount for other in self.of("bracket") if same_value(other.demand, demand)), 0)
         return self._on_grid(part, demand.p, epsilon, around)
 
-    def _on_grid(self, part: Slice, p: Fraction, epsilon: Fraction, around: int) -> Pick:
+    def _on_grid(self, part: Slice, p: Fraction, epsilon: Fraction, around: int) -> ChosenValue:
         at, rows = self._range(part.demand.source, self.found), self.plan.bounds.rows_per_unit
         width, bins = grid(at.low, at.high)
-        what = part.demand.function, part.demand.source, p
-        return Pick(*what, at.low, width, bins, rows, epsilon, self.law, Fraction(around, PICO))
+        what = chosen_by(part), part.demand.source, p
+        return ChosenValue(*what, at.low, width, bins, rows, epsilon, self.law, Fraction(around, PICO))
 
 
 def assert_covered(priced: PricedPlan, part: Slice, drawn: Event) -> None:
@@ -248,9 +255,9 @@ def assert_covered(priced: PricedPlan, part: Slice, drawn: Event) -> None:
     pricing and release.
     """
     terms, real = priced.terms, cost(drawn, priced.terms)
-    if priced.law == "laplace":
+    if priced.law.pure:
         assert real.orders[-1] <= part.amount, "a draw would cost more epsilon than its slice"
-    rho = part.amount if priced.law == "gaussian" else CLOSED
+    rho = CLOSED if priced.law.pure else part.amount
     for spent, order in zip(real.orders, terms.orders, strict=False):
         assert spent <= order * rho + 1, "a draw would cost more rho than its slice"
     paid = cost(priced.charges[part], terms)
@@ -272,7 +279,7 @@ class PricedQuery:
 
     plans: tuple[PricedPlan, ...]
     law: Law
-    amount: int  # pico of epsilon (laplace) or of rho (gaussian)
+    amount: int  # pico of what the law is paid in
     events: tuple[Event, ...]
     cost: Cost
     share: int

@@ -1,18 +1,19 @@
 """Values chosen from a public grid: quantiles, minimum, maximum, mode.
 
-Like a Part, a Pick is described by its name, so that a stored release can be read again.
+Like a Part, a ChosenValue says all that is needed to read it again from a stored release.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
-from functools import lru_cache
 from math import log
 
 import numpy as np
 
-from service.core.boundary import Array, ReleasedColumn
+from service.core.aggregates import AggregateSpec, TakenOf
+from service.core.boundary import Array, Primitive, ReleasedColumn
+from service.core.derivations import Rank
 from service.core.events import Event
 from service.core.plan import Aggregate, CandidatesNeed, HistogramNeed, Need, Plan, RowsWeight
 from service.core.schema import DOUBLE, SqlType
@@ -20,9 +21,8 @@ from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, ModeDraw, Quantile, RankDraw, extreme_rank
 from service.privacy.mechanisms.tree import CountTree
 from service.privacy.noise.intervals import NORMAL_95
-from service.privacy.primitives.noised import Law
+from service.privacy.noise.laws import Law
 
-PICKS = ("quantile", "min", "max", "mode")
 MEAN_OF_NORMAL = 0.798  # E|Z| of a standard normal variable
 BINS_MAX = 4096
 FIRST_DAY = date(1970, 1, 1)
@@ -30,15 +30,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
-    """One value per group: a draw of the exponential mechanism, or read off a tree of noisy counts.
+class ChosenValue(Primitive):
+    """One value per group, chosen from a public grid: a draw of the exponential mechanism, or read off a tree of
+    noisy counts.
 
     Bin i covers the codes low + i·width … (of the measure), or candidate i of an attribute's domain.
     A unit's weights over all groups add up to ONE·`bound`, so the draws over all groups together cost
     epsilon once: the scores of all groups move by at most the sensitivity, in sum.
     """
 
-    function: str
+    spec: AggregateSpec
     source: str
     p: Fraction
     low: int
@@ -56,13 +57,20 @@ class Pick:
     @property
     def draw(self) -> RankDraw | ModeDraw:
         """The mechanism that chooses a bin in every group."""
-        if self.function == "mode":
-            return ModeDraw(self.bound, self.epsilon)
-        rank: Quantile | FromTop | FromBottom = Quantile(self.p)
-        if self.function in ("min", "max"):
-            reach = extreme_rank(self.bound, self.epsilon, self.bins)
-            rank = FromTop(reach) if self.function == "max" else FromBottom(reach)
-        return RankDraw(rank, self.bound, self.epsilon)
+        match self.spec.choice.rank:
+            case Rank.MOST_FREQUENT:
+                return ModeDraw(self.bound, self.epsilon)
+            case Rank.ASKED:
+                return RankDraw(Quantile(self.p), self.bound, self.epsilon)
+            case Rank.HIGHEST:
+                return RankDraw(FromTop(self._given_up), self.bound, self.epsilon)
+            case Rank.LOWEST:
+                return RankDraw(FromBottom(self._given_up), self.bound, self.epsilon)
+
+    @property
+    def _given_up(self) -> int:
+        """The weight that an extreme leaves beyond itself."""
+        return extreme_rank(self.bound, self.epsilon, self.bins)
 
     def codes(self, bins: Array) -> Array:
         """The middle code of each chosen bin; for a mode, the candidate's number."""
@@ -84,15 +92,9 @@ class Pick:
     @property
     def needs(self) -> tuple[Need, ...]:
         weight = RowsWeight(self.bound)
-        if self.function == "mode":
+        if self.spec.taken_of is TakenOf.ATTRIBUTE:
             return (CandidatesNeed(self.source, weight),)
         return (HistogramNeed(self.source, self.low, self.width, self.bins, weight),)
-
-    @property
-    def name(self) -> str:
-        grid_ = (self.low, self.width, self.bins, self.bound)
-        fields = (self.function, self.source, self.p, *grid_, self.epsilon, self.law, self.around)
-        return " ".join(str(field) for field in fields)
 
     @property
     def rank_error_95(self) -> float:
@@ -107,38 +109,22 @@ class Pick:
         """Rows by which the rank is off on average, where rows are dense."""
         if self.tree is not None:
             return MEAN_OF_NORMAL * self.tree.rank_std
-        return draw_error(self.function, self.p) * self.bound / float(self.epsilon)
+        return self.spec.choice.error(self.p) * self.bound / float(self.epsilon)
 
     def serves(self, aggregate: Aggregate) -> bool:
-        same = self.function == aggregate.function and self.source == aggregate.argument
-        return same and (self.function != "quantile" or self.p == aggregate.p)
-
-
-@lru_cache(maxsize=1024)
-def read_pick(name: str) -> Pick:
-    """The pick that a name describes."""
-    function, source, p, low, width, bins, bound, epsilon, law, around = name.split(" ")
-    assert function in PICKS and law in ("laplace", "gaussian")
-    numbers = int(low), int(width), int(bins), int(bound)
-    return Pick(function, source, Fraction(p), *numbers, Fraction(epsilon), law, Fraction(around))  # type: ignore[arg-type]
-
-
-def draw_error(function: str, p: Fraction) -> float:
-    """Mean rank error of a draw at epsilon 1 and one row per unit: the scale of its two-sided law."""
-    if function == "quantile":
-        return 2 * float(max(p, 1 - p))
-    return 1.0 if function == "mode" else 2.0
+        same = self.spec is aggregate.function and self.source == aggregate.argument
+        return same and (self.spec.choice.rank is not Rank.ASKED or self.p == aggregate.p)
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class QuantileTree:
     """Several quantiles of one measure, read off one tree of noisy counts."""
 
-    picks: tuple[Pick, ...]
+    values: tuple[ChosenValue, ...]
 
     @property
     def mechanism(self) -> CountTree:
-        tree = self.picks[0].tree
+        tree = self.values[0].tree
         assert tree is not None
         return tree
 
@@ -148,7 +134,7 @@ class Tree:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return self.picks[0].needs
+        return self.values[0].needs
 
 
 def grid(low: int, high: int) -> tuple[int, int]:
@@ -157,7 +143,7 @@ def grid(low: int, high: int) -> tuple[int, int]:
     return width, -(-(high - low + 1) // width)
 
 
-def typed(codes: Array, step: Fraction, type_: SqlType) -> Array:
+def as_values(codes: Array, step: Fraction, type_: SqlType) -> Array:
     """Codes as values of the aggregate's type."""
     if type_.name in ("DOUBLE", "DECIMAL"):
         real = codes.astype(np.float64) * float(step.numerator) / float(step.denominator)
@@ -170,42 +156,51 @@ def typed(codes: Array, step: Fraction, type_: SqlType) -> Array:
     return values
 
 
-def pick_column(plan: Plan, aggregate: Aggregate, picks: "dict[Pick, Array]") -> tuple[ReleasedColumn, str]:
-    """A chosen value, with the interval that the counts around it gave. A mode has none: it is a name."""
-    pick = best(picks, aggregate)
-    assert pick is not None, f"no released primitive gives {aggregate.label}"
-    codes, low, high = picks[pick]
+def chosen_column(
+    plan: Plan, aggregate: Aggregate, released: Mapping[ChosenValue, Array]
+) -> tuple[ReleasedColumn, str]:
+    """A chosen value, with the interval that the counts around it gave, and how far off its rank may be."""
+    chosen = best_chosen(released, aggregate)
+    assert chosen is not None, f"no released primitive gives {aggregate.label}"
+    codes, low, high = released[chosen]
+    note = f"{aggregate.label}: {rank_words(chosen)}."
     unknown = np.full(codes.size, np.nan)
-    if pick.function == "mode":
-        attribute = next(a for a in plan.attributes if a.name == pick.source)
-        assert attribute.domain is not None
-        domain = np.empty(len(attribute.domain), dtype=object)
-        domain[:] = attribute.domain
-        note = f"{aggregate.label}: within {some_rows(pick)} of the most frequent value at 95%."
-        return ReleasedColumn(domain[codes.astype(np.int64)], unknown, unknown), note
-    measure = next(m for m in plan.measures if m.name == pick.source)
+    if chosen.spec.taken_of is TakenOf.ATTRIBUTE:
+        return ReleasedColumn(candidates(plan, chosen.source)[codes.astype(np.int64)], unknown, unknown), note
+    measure = next(m for m in plan.measures if m.name == chosen.source)
     ends = measure.low, measure.high  # the last bin may reach beyond
-    values = typed(np.clip(codes, *ends), measure.step, aggregate.type)
-    note = f"{aggregate.label}: its rank is within {some_rows(pick)} of the one asked for at 95%."
-    if pick.function in ("min", "max"):
-        beyond = "below" if pick.function == "min" else "above"
-        note = f"{aggregate.label}: leaves about {some_rows(pick)} {beyond}, so that nobody decides it alone."
-    if not pick.around:
+    values = as_values(np.clip(codes, *ends), measure.step, aggregate.type)
+    if not chosen.around:
         return ReleasedColumn(values, unknown, unknown), note
-    first, last = (typed(np.clip(edge, *ends), measure.step, as_real(aggregate.type)) for edge in (low, high))
+    real = DOUBLE if aggregate.type.is_numeric else aggregate.type
+    first, last = (as_values(np.clip(edge, *ends), measure.step, real) for edge in (low, high))
     return ReleasedColumn(values, first, last), note
 
 
-def some_rows(pick: Pick) -> str:
+def candidates(plan: Plan, source: str) -> Array:
+    """The declared values of an attribute, in order."""
+    attribute = next(a for a in plan.attributes if a.name == source)
+    assert attribute.domain is not None
+    domain = np.empty(len(attribute.domain), dtype=object)
+    domain[:] = attribute.domain
+    return domain
+
+
+def rank_words(chosen: ChosenValue) -> str:
     """By how many rows a rank may be off, to two figures: "9.4 rows", "1,600 rows"."""
-    return f"{float(f'{pick.rank_error_95:.2g}'):,.10g} rows"
+    rows = f"{float(f'{chosen.rank_error_95:.2g}'):,.10g} rows"
+    match chosen.spec.choice.rank:
+        case Rank.MOST_FREQUENT:
+            return f"within {rows} of the most frequent value at 95%"
+        case Rank.ASKED:
+            return f"its rank is within {rows} of the one asked for at 95%"
+        case Rank.LOWEST:
+            return f"leaves about {rows} below, so that nobody decides it alone"
+        case Rank.HIGHEST:
+            return f"leaves about {rows} above, so that nobody decides it alone"
 
 
-def as_real(type_: SqlType) -> SqlType:
-    """The type of an interval's ends: float64, except for dates and timestamps."""
-    return DOUBLE if type_.is_numeric else type_
-
-
-def best(picks: Iterable[Pick], aggregate: Aggregate) -> Pick | None:
-    able = [pick for pick in picks if pick.serves(aggregate)]
-    return min(able, key=lambda pick: pick.typical_error, default=None)
+def best_chosen(released: Iterable[ChosenValue], aggregate: Aggregate) -> ChosenValue | None:
+    """Of the values that are what the aggregate asks for, the one that is off by least."""
+    able = [value for value in released if value.serves(aggregate)]
+    return min(able, key=lambda value: value.typical_error, default=None)

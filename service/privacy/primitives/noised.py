@@ -1,16 +1,19 @@
-"""A part: integers of one shape, noised together with one amount of budget, described by its name.
+"""Vectors of integers that were noised together: the Parts of which a release consists.
 
-The name says all that is needed to read the released values again years later: which moments they
-are, between which codes, under which weights and under how much noise. So a stored release is a plain
-mapping from names to arrays, and every aggregate can be derived from it without the price that made it.
+A part says all that is needed to read its released values again years later: which moments they are, between which
+codes, under which weights and under how much noise. So a stored release is a plain mapping from parts (and chosen
+values) to arrays, and every aggregate can be derived from it without the price that made it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from service.core.events import Event, GaussianEvent, LaplaceEvent, LaplaceUnitsEvent
+from service.core.aggregates import ReleasedAs
+from service.core.boundary import Primitive
+from service.core.derivations import CodeRange
+from service.core.events import Event
 from service.core.plan import (
     ONE,
     DistinctNeed,
@@ -31,36 +34,71 @@ from service.privacy.mechanisms.moments import (
     JointVariance,
     PlainSum,
 )
-from service.privacy.mechanisms.vectors import Moments, Range, Shape
+from service.privacy.mechanisms.vectors import Moments, Shape
+from service.privacy.noise.laws import Law
+from service.privacy.noise.sensitivity import Sensitivity
 
-Law = Literal["laplace", "gaussian"]
 Clip = Literal["rows", "l2", "cap", "pairs", "groups"]
 
-SHAPES: dict[str, Shape] = {
-    "count": RowCount(),
-    "sum": PlainSum(),
-    "capped": CappedSum(),
-    "mean": JointMean(),
-    "variance": JointVariance(),
-    "centred-mean": CentredMean(),
-    "centred-variance": CentredVariance(),
-    "units": DistinctCount(),
-    "distinct": DistinctCount(),
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisedVector:
+    """A shape with its place in this house: one of VECTORS, told apart by identity.
+
+    `name` is in stored releases and never changes. `degree` is that of the highest moment. Receipts tell the noise of
+    the first coordinate, whose unit is the measure's step to the power of `first`. `with_rows`: COUNT(*) is beside it.
+    """
+
+    name: str
+    shape: Shape
+    words: str
+    degree: int = 0
+    first: int = 0
+    released_as: ReleasedAs = ReleasedAs.MOMENTS
+    with_rows: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+COUNT_OF_ROWS = NoisedVector("count", RowCount(), "weighted count of rows")
+PLAIN_SUM = NoisedVector("sum", PlainSum(), "sum", degree=1, first=1)
+CAPPED_SUM = NoisedVector("capped", CappedSum(), "sum with a cap per unit", degree=1, first=1)
+JOINT_MEAN = NoisedVector(
+    "mean", JointMean(), "two complementary sums (count, sum and mean from joint noise)", degree=1, first=1
+)
+JOINT_VARIANCE = NoisedVector(
+    "variance", JointVariance(), "three complementary sums (count, sum, mean and variance from joint noise)",
+    degree=2, first=2,
+)  # fmt: skip
+CENTRED_MEAN = NoisedVector("centred-mean", CentredMean(), "count and centred sum", degree=1)
+CENTRED_VARIANCE = NoisedVector(
+    "centred-variance", CentredVariance(), "count, centred sum and centred squares", degree=2
+)
+COUNT_OF_UNITS = NoisedVector("units", DistinctCount(), "distinct units", released_as=ReleasedAs.UNITS)
+COUNT_OF_VALUES = NoisedVector("distinct", DistinctCount(), "distinct values", released_as=ReleasedAs.DISTINCT)
+
+BESIDE_ROWS = {
+    vector: replace(vector, name=f"{vector.name}+rows", shape=BesideRows(vector.shape), with_rows=True)
+    for vector in (COUNT_OF_ROWS, JOINT_MEAN, JOINT_VARIANCE, CENTRED_MEAN, CENTRED_VARIANCE)
 }
-
-DEGREES = {"count": 0, "sum": 1, "capped": 1, "mean": 1, "variance": 2, "centred-mean": 1, "centred-variance": 2}
-
-WITH_ROWS = "+rows"  # the same shape with COUNT(*) beside it
-for _name in ("count", "mean", "variance", "centred-mean", "centred-variance"):
-    SHAPES[_name + WITH_ROWS] = BesideRows(SHAPES[_name])
-    DEGREES[_name + WITH_ROWS] = DEGREES[_name]
+VECTORS = (
+    COUNT_OF_ROWS, PLAIN_SUM, CAPPED_SUM, JOINT_MEAN, JOINT_VARIANCE, CENTRED_MEAN, CENTRED_VARIANCE, COUNT_OF_UNITS,
+    COUNT_OF_VALUES, *BESIDE_ROWS.values(),
+)  # fmt: skip
 
 EVERY_ROW = "*"  # the source of COUNT(*)
 EVERY_UNIT = "units"  # the source of COUNT(DISTINCT unit)
 
 
+@lru_cache(maxsize=1024)
+def moments_of(vector: NoisedVector, low: int, high: int) -> Moments:
+    """How moments follow from the coordinates, for codes between two bounds: the same for every price."""
+    return vector.shape.moments(CodeRange(low, high))
+
+
 @dataclass(frozen=True)
-class Part:
+class Part(Primitive):
     """One vector of noised integers over all groups.
 
     `source` is a measure, an attribute, EVERY_ROW or EVERY_UNIT. `bound` is what `clip` limits: rows per
@@ -68,7 +106,7 @@ class Part:
     is the epsilon (Laplace) or rho (Gaussian) of this part alone.
     """
 
-    shape: str
+    vector: NoisedVector
     source: str
     low: int
     high: int
@@ -78,12 +116,12 @@ class Part:
     amount: Fraction
 
     @property
-    def form(self) -> Shape:
-        return SHAPES[self.shape]
+    def shape(self) -> Shape:
+        return self.vector.shape
 
     @property
-    def at(self) -> Range:
-        return Range(self.low, self.high)
+    def at(self) -> CodeRange:
+        return CodeRange(self.low, self.high)
 
     @property
     def one(self) -> int:
@@ -91,38 +129,35 @@ class Part:
         return 1 if self.clip in ("pairs", "groups") else ONE
 
     @cached_property
-    def scales(self) -> tuple[Fraction, ...]:
-        """Per coordinate: the Laplace scale, or the Gaussian variance."""
-        sizes = self.form.sizes(self.at)
+    def moved(self) -> Sensitivity:
+        """By how much one unit moves the coordinates, each in units of its size."""
+        if self.clip == "groups":
+            return Sensitivity.of_units(self.bound)
         reach = self.one * self.bound
-        assert self.amount > 0 and reach > 0 and min(sizes) > 0, "noise of scale zero is no noise"
-        if self.law == "laplace":
-            return tuple(size * reach * self.form.l1 / self.amount for size in sizes)
-        squared = self.bound if self.clip == "groups" else reach * reach
-        return tuple(size * size * squared * self.form.l2_squared / (2 * self.amount) for size in sizes)
+        return Sensitivity(Fraction(reach * self.shape.l1), Fraction(reach * reach * self.shape.l2_squared))
+
+    @cached_property
+    def scales(self) -> tuple[Fraction, ...]:
+        """Of the noise on each coordinate."""
+        sizes = self.shape.sizes(self.at)
+        assert self.amount > 0 and self.one * self.bound > 0 and min(sizes) > 0, "noise of scale zero is no noise"
+        scale = self.law.scale(self.moved, self.amount)
+        by_size = {size: scale * size**self.law.power for size in set(sizes)}
+        return tuple(by_size[size] for size in sizes)
 
     @cached_property
     def variances(self) -> tuple[float, ...]:
-        """Of the noise per coordinate; of the continuous law, which the discrete one never exceeds."""
-        if self.law == "laplace":
-            return tuple(2.0 * float(scale) ** 2 for scale in self.scales)
-        return tuple(float(scale) for scale in self.scales)
+        """Of the noise on each coordinate."""
+        return tuple(self.law.variance(scale) for scale in self.scales)
 
     @cached_property
     def moments(self) -> Moments:
-        return self.form.moments(self.at)
+        return moments_of(self.vector, self.low, self.high)
 
     @property
     def event(self) -> Event:
         """What the noise really protects, from the scales that are drawn with."""
-        first, size = self.scales[0], self.form.sizes(self.at)[0]
-        reach = self.one * self.bound
-        if self.law == "laplace" and self.clip == "groups":
-            return LaplaceUnitsEvent(self.bound, first)
-        if self.law == "laplace":
-            return LaplaceEvent(Fraction(size * reach * self.form.l1), first)
-        squared = self.bound if self.clip == "groups" else reach * reach
-        return GaussianEvent(Fraction(size * size * squared * self.form.l2_squared), first)
+        return self.law.event(self.moved.times(self.shape.sizes(self.at)[0]), self.scales[0])
 
     @property
     def weight(self) -> Weight:
@@ -132,23 +167,10 @@ class Part:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        if self.shape == "units":
+        if self.vector is COUNT_OF_UNITS:
             return (UnitsNeed(self.bound),)
-        if self.shape == "distinct":
+        if self.vector is COUNT_OF_VALUES:
             return (DistinctNeed(self.source, self.bound),)
         measure = None if self.source == EVERY_ROW else self.source
-        own = MomentsNeed(measure, DEGREES[self.shape], self.weight, self.low, self.high)
-        return (own, MomentsNeed(None, 0, self.weight)) if self.shape.endswith(WITH_ROWS) else (own,)
-
-    @property
-    def name(self) -> str:
-        fields = (self.shape, self.source, self.low, self.high, self.clip, self.bound, self.law, self.amount)
-        return " ".join(str(field) for field in fields)
-
-
-@lru_cache(maxsize=1024)
-def read_part(name: str) -> Part:
-    """The part that a name describes."""
-    shape, source, low, high, clip, bound, law, amount = name.split(" ")
-    assert shape in SHAPES and clip in ("rows", "l2", "cap", "pairs", "groups") and law in ("laplace", "gaussian")
-    return Part(shape, source, int(low), int(high), clip, int(bound), law, Fraction(amount))  # type: ignore[arg-type]
+        own = MomentsNeed(measure, self.vector.degree, self.weight, self.low, self.high)
+        return (own, MomentsNeed(None, 0, self.weight)) if self.vector.with_rows else (own,)

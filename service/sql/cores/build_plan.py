@@ -1,4 +1,4 @@
-"""Rows, keys and calls to a Plan: one private core.
+"""The Plan of one private core: put together from its rows, keys and aggregate calls.
 
 in   a private Relation, the bound GROUP BY expressions, the collected aggregates
 out  core.plan.Plan, with names, bounds and digest that don't depend on the spelling of the question
@@ -14,10 +14,13 @@ from sqlglot import exp
 
 from service.core.errors import BoundsMissing
 from service.core.plan import Aggregate, Bounds, Key, Plan, RowBound
-from service.core.schema import UNIT_COLUMN, Scalar, SqlType
-from service.sql.cores.measures import Call, Collector, Named, canonical, show_unit, shown
-from service.sql.expr.trees import aliased, conjuncts, text
+from service.core.prepared import UNIT_COLUMN
+from service.core.schema import Scalar, SqlType
+from service.sql.cores.measures import Call, Collector, Named, show_unit
+from service.sql.expr.canonical import canonical_key, canonical_text, conjuncts
+from service.sql.expr.trees import aliased
 from service.sql.expr.values import NULL, Value
+from service.sql.read.output_names import sql_as_written
 from service.sql.refusals import refused
 from service.sql.rows.relations import Context, Relation
 
@@ -44,16 +47,17 @@ class Core:
 
 
 def build(relation: Relation, groups: list[Grouping], calls: Collector, context: Context) -> Core:
+    """One core: names in canonical order, bounds settled, a digest that names the question."""
     for group in groups:
         _check_key(group)
-    ordered = sorted({text(group.value.tree): group for group in groups}.items())
+    ordered = sorted({canonical_text(group.value.tree): group for group in groups}.items())
     names = {key: f"k{i}" for i, (key, _) in enumerate(ordered)}
     named, columns = calls.finish()
     keys = tuple(_key(names[key], group, relation) for key, group in ordered)
     unit = relation.unit
     assert unit is not None
     outputs: list[exp.Expression] = [aliased(unit.copy(), UNIT_COLUMN)]
-    outputs += [aliased(canonical(group.value), names[key]) for key, group in ordered]
+    outputs += [aliased(canonical_key(group.value), names[key]) for key, group in ordered]
     outputs += [aliased(tree, label) for label, tree in named.trees.items()]
     plan = Plan(
         rows=relation.select(outputs),
@@ -83,13 +87,13 @@ def _key(label: str, group: Grouping, relation: Relation) -> Key:
     value = group.value
     domain = of_type(declared_domain(value, relation), value.type)
     public = value.public if domain is None else None
-    return Key(label, value.type, value.source or shown(group.node), domain, public)
+    return Key(label, value.type, value.source or sql_as_written(group.node), domain, public)
 
 
 def declared_domain(value: Value, relation: Relation) -> tuple[Scalar, ...] | None:
     """The catalog's domain, narrowed (or replaced, where there is none) by conjuncts `key IN (…)`, `key = …`."""
     domain = value.domain
-    wanted = text(value.tree)
+    wanted = canonical_text(value.tree)
     for part in (piece for condition in relation.where for piece in conjuncts(condition)):
         listed = _listed(part, wanted)
         if listed is None:
@@ -143,11 +147,11 @@ def _moments(domain: tuple[Scalar, ...], kind: SqlType) -> tuple[Scalar, ...]:
 
 
 def _listed(part: exp.Expression, wanted: str) -> list[Scalar] | None:
-    if isinstance(part, exp.In) and part.expressions and text(part.this) == wanted:
+    if isinstance(part, exp.In) and part.expressions and canonical_text(part.this) == wanted:
         values = [literal_of(item) for item in part.expressions]
-    elif isinstance(part, exp.EQ) and text(part.this) == wanted:
+    elif isinstance(part, exp.EQ) and canonical_text(part.this) == wanted:
         values = [literal_of(part.expression)]
-    elif isinstance(part, exp.EQ) and text(part.expression) == wanted:
+    elif isinstance(part, exp.EQ) and canonical_text(part.expression) == wanted:
         values = [literal_of(part.this)]
     else:
         return None
@@ -208,7 +212,7 @@ def _within(label: str, value: int, largest: int) -> int:
 
 def _unit_sums(named: Named, context: Context) -> dict[str, Fraction | None]:
     """`unit_sum` of "table.column" belongs to the measure that sums exactly that column."""
-    summed = {item.argument for item in named.aggregates if item.function == "sum"}
+    summed = {item.argument for item in named.aggregates if item.function.additive}
     found: dict[str, Fraction | None] = {}
     for key, cap in context.ask.bounds.unit_sum.items():
         if cap is not None and cap <= 0:
@@ -228,11 +232,11 @@ def _digest(
     """A name for the question: tables, conditions, keys and calls; not bounds, price, order or spelling."""
     parts = [
         context.schema.dataset,
-        text(relation.source),
-        ";".join(text(part) for part in relation.joins),
-        ";".join(sorted({text(part) for part in relation.where})),
+        canonical_text(relation.source),
+        ";".join(canonical_text(part) for part in relation.joins),
+        ";".join(sorted({canonical_text(part) for part in relation.where})),
         ";".join(f"{key}|{item.type}|{item.domain}|{item.public}" for key, item in zip(texts, keys, strict=True)),
-        ";".join(sorted(f"{call.function}|{call.argument}|{call.p}" for call in calls)),
+        ";".join(sorted(f"{call.function.name}|{call.argument}|{call.p}" for call in calls)),
     ]
     return "sha256:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -7,27 +7,25 @@ Why  primitives are noised once each and shared: SUM(x), AVG(x), COUNT(x) read o
 """
 
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
 from fractions import Fraction
 
 from sqlglot import exp
 
+from service.core.aggregates import AggregateSpec, ReleasedAs, TakenOf
 from service.core.errors import ConstructRefused
-from service.core.plan import Aggregate, Attribute, Function, Measure
-from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType
+from service.core.plan import Aggregate, Attribute, Measure
+from service.core.schema import BIGINT, DOUBLE, SqlType
 from service.sql.cores.disjoint import family
 from service.sql.expr import ranges
-from service.sql.expr.conditions import Compiler
-from service.sql.expr.trees import not_null, number, text, when, wrapped
-from service.sql.expr.values import NULL, UNIT, Code, Value, literal_tree
+from service.sql.expr.canonical import canonical_key, canonical_text
+from service.sql.expr.compiler import Compiler
+from service.sql.expr.trees import not_null, number, when, wrapped
+from service.sql.expr.values import NULL, UNIT, Code, Value
 from service.sql.read.aggregates import Asked
+from service.sql.read.output_names import sql_as_written
 from service.sql.refusals import missing_bounds, refused
 
-BITS: dict[Function, int] = {
-    **dict.fromkeys(("min", "max", "quantile"), ranges.ORDER_BITS),
-    **dict.fromkeys(("sum", "avg"), ranges.SUM_BITS),
-    **dict.fromkeys(("var_pop", "var_samp", "stddev_pop", "stddev_samp"), ranges.SQUARE_BITS),
-}
+BITS = {0: 0, 1: ranges.SUM_BITS, 2: ranges.SQUARE_BITS}  # of a measure whose moments are summed, by their degree
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class Argument:
 
     @property
     def text(self) -> str:
-        parts = [text(part.tree) if part is not None else "*" for part in (self.value, self.condition)]
+        parts = [canonical_text(part.tree) if part is not None else "*" for part in (self.value, self.condition)]
         return " ? ".join(parts)
 
     @property
@@ -51,14 +49,14 @@ class Argument:
         """What is summed, and between which bounds."""
         value = self.value
         code = None if value is None else value.code
-        return f"{None if code is None else text(code.tree)} {None if value is None else value.range}"
+        return f"{None if code is None else canonical_text(code.tree)} {None if value is None else value.range}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One distinct aggregate: the text of its argument stands for it until names are given."""
 
-    function: Function
+    function: AggregateSpec
     argument: str | None
     p: Fraction | None
 
@@ -73,77 +71,77 @@ class Collector:
     calls: dict[Call, tuple[str, SqlType]] = field(default_factory=dict)
 
     def add(self, call: Asked, node: exp.Expression) -> Call:
-        label = shown(node)
+        label = sql_as_written(node)
         condition = self.compiler.boolean(call.condition) if call.condition is not None else None
         value = self.compiler.value(call.argument) if call.argument is not None else None
-        what = described(call, label)
-        if call.function in ("count_distinct", "mode"):
+        what = argument_as_written(call, label)
+        if call.function.taken_of is TakenOf.ATTRIBUTE:
             return self._attribute(call.function, Argument(value, condition, label, node, what=what))
-        if call.function == "count" and value is not None and value.constant is not None and value.type is not NULL:
+        if call.function.counts and value is not None and value.constant is not None and value.type is not NULL:
             value = None  # COUNT(1)
         if value is None and condition is None:
-            return self._remember(Call("count", None, None), label, BIGINT)
+            return self._remember(Call(call.function, None, None), label, BIGINT)
         return self._measure(call, Argument(value, condition, label, node, what=what))
 
     def _remember(self, call: Call, label: str, kind: SqlType) -> Call:
         self.calls.setdefault(call, (label, kind))
         return call
 
-    def _attribute(self, function: Function, argument: Argument) -> Call:
+    def _attribute(self, function: AggregateSpec, argument: Argument) -> Call:
         value = argument.value
         assert value is not None
-        if function == "count_distinct" and UNIT in value.tokens and argument.condition is None:
-            return self._remember(Call("count_units", None, None), argument.label, BIGINT)
-        if function == "mode" and value.domain is None:
+        if function.of_units is not None and UNIT in value.tokens and argument.condition is None:
+            return self._remember(Call(function.of_units, None, None), argument.label, BIGINT)
+        if function.needs_domain and value.domain is None:
+            word = function.name.upper()
             raise refused(
-                "MODE needs a column with a declared domain",
+                f"{word} needs a column with a declared domain",
                 argument.node,
-                construct="MODE",
+                construct=word,
                 remedy="GROUP BY it with COUNT(*), ORDER BY it DESC LIMIT 1, or have an admin declare its domain",
             )
-        if function == "mode" and value.reads_unit:
+        if function.needs_domain and value.reads_unit:
             raise show_unit(argument.node)
         self.attributes.setdefault(argument.text, argument)
-        return self._remember(
-            Call(function, argument.text, None), argument.label, BIGINT if function != "mode" else value.type
-        )
+        return self._remember(Call(function, argument.text, None), argument.label, function.result(value.type))
 
     def _measure(self, call: Asked, argument: Argument) -> Call:
-        value = argument.value
-        if call.function != "count":
+        value, word = argument.value, call.function.name.upper()
+        if not call.function.counts:
             assert value is not None
-            if value.type is NULL or value.type.name in ("BOOLEAN", "VARCHAR") or not _adds(call.function, value.type):
+            if value.type is NULL or value.type.name in ("BOOLEAN", "VARCHAR") or not _fits(call.function, value.type):
                 raise refused(
-                    f"{call.function.upper()} of {value.type} is not answered",
+                    f"{word} of {value.type} is not answered",
                     argument.node,
-                    construct=call.function.upper(),
+                    construct=word,
                     remedy="aggregate a number; for conditions use COUNT_IF, for text COUNT(DISTINCT x) or MODE",
                 )
-            if call.function == "sum":
+            if call.function.additive:
                 argument = _without_zero(argument)
         key = self._key(call.function, argument)
         kept = self.measures.setdefault(key, argument)
-        bits = BITS.get(call.function, 0)
+        bits = ranges.ORDER_BITS if call.function.released_as is ReleasedAs.CHOSEN else BITS[call.function.degree]
         kept.bits = bits if kept.bits == 0 else min(kept.bits, bits or kept.bits)
-        return self._remember(Call(call.function, key, call.p), argument.label, _result(call.function, value))
+        kind = call.function.result(BIGINT if value is None else value.type)
+        return self._remember(Call(call.function, key, call.p), argument.label, kind)
 
-    def _key(self, function: Function, argument: Argument) -> str:
+    def _key(self, function: AggregateSpec, argument: Argument) -> str:
         """Equal text is one measure, unless the same column under another name has bounds of its own."""
         known = self.measures.get(argument.text)
-        if known is None or function == "count" or known.codes == argument.codes:
+        if known is None or function.counts or known.codes == argument.codes:
             return argument.text
         return f"{argument.text} @ {argument.codes}"
 
     def finish(self) -> tuple["Named", dict[Call, str]]:
         measures = {key: f"m{i}" for i, key in enumerate(sorted(self.measures))}
         attributes = {key: f"d{i}" for i, key in enumerate(sorted(self.attributes))}
-        ordered = sorted(self.calls, key=lambda call: (call.function, call.argument or "", call.p or Fraction(0)))
+        ordered = sorted(self.calls, key=lambda call: (call.function.name, call.argument or "", call.p or Fraction(0)))
         columns = {call: f"a{i}" for i, call in enumerate(ordered)}
         aggregates = tuple(
             Aggregate(columns[call], call.function, names.get(call.argument or ""), kind, label, call.p)
             for call in ordered
             for label, kind in [self.calls[call]]
-            for names in [attributes if call.function in ("count_distinct", "mode") else measures]
+            for names in [attributes if call.function.taken_of is TakenOf.ATTRIBUTE else measures]
         )
         coded = {measures[key]: code_of(self.measures[key]) for key in measures}
         trees = {label: code.tree for label, code in coded.items()}
@@ -171,38 +169,27 @@ class Named:
 
 def show_unit(node: exp.Expression) -> ConstructRefused:
     return refused(
-        f"{shown(node)} tells units apart, and the unit must not be shown",
+        f"{sql_as_written(node)} tells units apart, and the unit must not be shown",
         node,
         construct="unit column",
         remedy="count units with COUNT(DISTINCT unit), or group by something that many units share",
     )
 
 
-def shown(node: exp.Expression) -> str:
-    return str(node.sql(dialect="duckdb", comments=False))[:120]
-
-
-def described(call: Asked, label: str) -> str:
+def argument_as_written(call: Asked, label: str) -> str:
     """What is aggregated, as written: SUM(x) and MEDIAN(x) are both about x."""
     if call.argument is None:
         return label
-    return shown(call.argument) if call.condition is None else f"{shown(call.argument)} where {shown(call.condition)}"
+    return (
+        sql_as_written(call.argument)
+        if call.condition is None
+        else f"{sql_as_written(call.argument)} where {sql_as_written(call.condition)}"
+    )
 
 
-def _adds(function: Function, kind: SqlType) -> bool:
-    return kind.is_numeric or function in ("min", "max", "quantile")
-
-
-def _result(function: Function, value: Value | None) -> SqlType:
-    if function == "count" or value is None:
-        return BIGINT
-    if function in ("min", "max"):
-        return value.type if value.type.name != "DECIMAL" else DOUBLE
-    if function == "quantile":
-        return DOUBLE if value.numeric else value.type
-    if function == "sum" and value.type.name == "BIGINT":
-        return BIGINT
-    return DOUBLE
+def _fits(function: AggregateSpec, kind: SqlType) -> bool:
+    """Numbers can be added up; days and moments can only be compared."""
+    return kind.is_numeric or function.released_as is ReleasedAs.CHOSEN
 
 
 def _without_zero(argument: Argument) -> Argument:
@@ -265,31 +252,5 @@ def _family(argument: Argument) -> tuple[str, str] | None:
 def attribute_tree(argument: Argument) -> exp.Expression:
     value = argument.value
     assert value is not None
-    tree = canonical(value)
+    tree = canonical_key(value)
     return tree if argument.condition is None else when((argument.condition.tree, tree))
-
-
-def canonical(value: Value) -> exp.Expression:
-    """A key in canonical form: one person's spelling must not show, and every key must be fetchable.
-
-    -0.0 becomes 0.0 and NaN becomes NULL; a date that a calendar doesn't hold (infinity, year 20,000) becomes
-    NULL, because reading it back would fail.
-    """
-    if value.type in (DATE, TIMESTAMP):
-        return value.tree.copy() if value.domain is not None else _calendar(value)
-    if value.type != DOUBLE:
-        return value.tree.copy()
-    zero = exp.Cast(this=exp.Literal(this="0.0", is_string=False), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
-    shifted = exp.Add(this=wrapped(value.tree.copy()), expression=zero)
-    return when((exp.Not(this=exp.IsNan(this=value.tree.copy())), shifted))
-
-
-def _calendar(value: Value) -> exp.Expression:
-    low, high = (literal_tree(edge, DATE) for edge in (date(1, 1, 1), date(9999, 12, 31)))
-    if value.type == TIMESTAMP:
-        low, high = (literal_tree(edge, TIMESTAMP) for edge in (datetime(1, 1, 1), datetime(9999, 12, 31)))
-    inside = exp.And(
-        this=exp.GTE(this=wrapped(value.tree.copy()), expression=low),
-        expression=exp.LTE(this=wrapped(value.tree.copy()), expression=high),
-    )
-    return when((inside, value.tree.copy()))

@@ -10,9 +10,9 @@ from sqlglot import exp
 from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType
 from service.sql.expr import ranges
 from service.sql.expr.comparisons import as_double
-from service.sql.expr.conditions import Compiler, handles
+from service.sql.expr.compiler import Compiler, handles
 from service.sql.expr.literals import convert, interval, shift
-from service.sql.expr.trees import binary, cast, number, when, wrapped
+from service.sql.expr.trees import binary, cast_to, number, when, wrapped
 from service.sql.expr.values import NULL, Value, constant, derived
 from service.sql.refusals import refused
 
@@ -24,13 +24,13 @@ def _negative(node: exp.Expression, c: Compiler) -> Value:
         return constant(-value.constant[0], value.type)
     tree = exp.Neg(this=wrapped(as_double(value).tree))
     found = _whole(tree, value)
-    return replace(found, code=ranges.negate_code(value.code), range=ranges.negate(value.range))
+    return replace(found, code=ranges.negate_code(value.code), range=ranges.negate_range(value.range))
 
 
 def _whole(tree: exp.Expression, *parents: Value) -> Value:
     """Integer arithmetic runs in DOUBLE, which can't overflow, and comes back by TRY_CAST: beyond 2^63 it is NULL."""
     if all(parent.type.name == "BIGINT" for parent in parents):
-        return derived(cast(tree, "BIGINT", safe=True), BIGINT, *parents)
+        return derived(cast_to(tree, "BIGINT", safe=True), BIGINT, *parents)
     return derived(tree, DOUBLE, *parents)
 
 
@@ -50,7 +50,7 @@ def _add(node: exp.Expression, c: Compiler) -> Value:
         return folded
     found = _whole(binary(type(node), as_double(a).tree, as_double(b).tree), a, b)
     code = ranges.add_codes(a.code, b.code, minus=minus)
-    known = ranges.add(a.range, ranges.negate(b.range) if minus else b.range)
+    known = ranges.add_ranges(a.range, ranges.negate_range(b.range) if minus else b.range)
     return replace(found, code=code, range=known)
 
 
@@ -93,7 +93,7 @@ def _multiply(node: exp.Expression, c: Compiler) -> Value:
     if folded is not None:
         return folded
     found = _whole(binary(exp.Mul, as_double(a).tree, as_double(b).tree), a, b)
-    return replace(found, code=ranges.multiply_codes(a.code, b.code), range=ranges.multiply(a.range, b.range))
+    return replace(found, code=ranges.multiply_codes(a.code, b.code), range=ranges.multiply_ranges(a.range, b.range))
 
 
 @handles(exp.Div)
@@ -107,11 +107,12 @@ def _divide(node: exp.Expression, c: Compiler) -> Value:
         divisor = exp.Nullif(this=divisor, expression=literal_zero())
     found = derived(binary(exp.Div, as_double(a).tree, divisor), DOUBLE, a, b)
     code = ranges.divide_code(a.code, exact) if exact else None
-    return replace(found, code=code, range=ranges.divide(a.range, b.range))
+    return replace(found, code=code, range=ranges.divide_ranges(a.range, b.range))
 
 
 def literal_zero() -> exp.Expression:
-    return cast(number(0), "DOUBLE")
+    """0 as a DOUBLE."""
+    return cast_to(number(0), "DOUBLE")
 
 
 @handles(exp.IntDiv, exp.Mod)
@@ -144,10 +145,10 @@ def _shift(node: exp.Expression, c: Compiler, moment: exp.Expression, by: exp.Ex
     if value.constant is not None and value.constant[0] is not None:
         return shift(value.constant[0], amount, unit, node)  # type: ignore[arg-type]
     step = exp.Interval(this=exp.Literal(this=str(amount), is_string=True), unit=exp.Var(this=unit))
-    return derived(exp.Add(this=sober(value), expression=step), TIMESTAMP, value)
+    return derived(exp.Add(this=within_calendar(value), expression=step), TIMESTAMP, value)
 
 
-def sober(value: Value) -> exp.Expression:
+def within_calendar(value: Value) -> exp.Expression:
     """A date or timestamp that is NULL outside years 1000 to 8999: total for every function that follows."""
     low, high = (constant(date(year, 1, 1), DATE) for year in (1000, 8999))
     if value.type == TIMESTAMP:
@@ -160,8 +161,10 @@ def sober(value: Value) -> exp.Expression:
 
 def _days_between(a: Value, b: Value) -> Value:
     """DATE - DATE is a number of days."""
-    tree = exp.DateDiff(this=sober(a), expression=sober(b), unit=exp.Var(this="DAY"))
+    tree = exp.DateDiff(this=within_calendar(a), expression=within_calendar(b), unit=exp.Var(this="DAY"))
     found = derived(tree, BIGINT, a, b)
     return replace(
-        found, range=ranges.add(a.range, ranges.negate(b.range)), code=ranges.add_codes(a.code, b.code, minus=True)
+        found,
+        range=ranges.add_ranges(a.range, ranges.negate_range(b.range)),
+        code=ranges.add_codes(a.code, b.code, minus=True),
     )

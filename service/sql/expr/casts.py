@@ -7,10 +7,10 @@ from sqlglot import exp
 
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, SqlType
 from service.sql.expr.comparisons import as_double
-from service.sql.expr.conditions import Compiler, handles
+from service.sql.expr.compiler import Compiler, handles
 from service.sql.expr.literals import convert
 from service.sql.expr.ranges import half_away
-from service.sql.expr.trees import cast, number, when, wrapped
+from service.sql.expr.trees import cast_to, number, when, wrapped
 from service.sql.expr.values import NULL, Code, Value, derived
 from service.sql.refusals import refused
 
@@ -25,7 +25,8 @@ KINDS: dict[exp.DType, SqlType] = {
 }
 
 
-def target(node: exp.Expression, to: exp.DataType) -> SqlType:
+def cast_type(node: exp.Expression, to: exp.DataType) -> SqlType:
+    """The type that a CAST names, or a refusal."""
     if to.this == D.DECIMAL:
         numbers = [str(part.this.this) for part in to.expressions if isinstance(part.this, exp.Literal)]
         sizes = [int(part) for part in numbers if part.isdigit() and len(part) < 3] or [18, 3]
@@ -44,10 +45,10 @@ def target(node: exp.Expression, to: exp.DataType) -> SqlType:
 
 @handles(exp.Cast, exp.TryCast)
 def _cast(node: exp.Expression, c: Compiler) -> Value:
-    kind = target(node, node.args["to"])
+    kind = cast_type(node, node.args["to"])
     value = c.value(node.this)
     if value.type is NULL:
-        return replace(value, tree=cast(value.tree, str(kind)), type=kind)
+        return replace(value, tree=cast_to(value.tree, str(kind)), type=kind)
     if value.constant is not None:
         done = convert(value, kind, node)
         if done is not None:
@@ -61,7 +62,7 @@ def _cast(node: exp.Expression, c: Compiler) -> Value:
         raise refused(
             f"{value.type} can not be cast to {kind}", node, construct="CAST", remedy="cast to a type that fits"
         )
-    found = derived(cast(value.tree, str(kind), safe=True), kind, value)
+    found = derived(cast_to(value.tree, str(kind), safe=True), kind, value)
     if value.type == BOOLEAN:
         return _flag(found, value, kind)
     if not (value.numeric and kind.is_numeric):
@@ -86,7 +87,7 @@ def _flag(found: Value, value: Value, kind: SqlType) -> Value:
     edges = (Fraction(0), Fraction(1))
     return replace(
         found,
-        tree=cast(tree, str(kind), safe=True),
+        tree=cast_to(tree, str(kind), safe=True),
         code=Code(tree.copy(), Fraction(1), 0, 1),
         range=edges,
         domain=(0, 1),

@@ -7,14 +7,17 @@ from sqlglot import exp
 
 from service.core.schema import DATE, DOUBLE, TIMESTAMP, VARCHAR, SqlType
 from service.sql.expr.literals import convert
-from service.sql.expr.trees import cast
+from service.sql.expr.trees import cast_to
 from service.sql.expr.values import NULL, Value
 from service.sql.refusals import refused
 
 
-def comparable(a: Value, b: Value, node: exp.Expression) -> tuple[Value, Value]:
-    """Both operands in one type. A cast from text or between decimals of great width could raise on a row:
-    literals are converted here and now, wide decimals compare as DOUBLE."""
+def in_one_type(a: Value, b: Value, node: exp.Expression) -> tuple[Value, Value]:
+    """Both operands in a type in which the engine compares them.
+
+    A cast from text or between decimals of great width could raise on a row: literals are converted here and now,
+    wide decimals compare as DOUBLE.
+    """
     if a.type is NULL or b.type is NULL or (a.type == b.type and a.type.name != "DECIMAL"):
         return a, b
     if a.constant is not None and a.type == VARCHAR and b.type in (DATE, TIMESTAMP):
@@ -46,12 +49,12 @@ def _digits(a: SqlType, b: SqlType) -> int:
 
 
 def as_double(value: Value) -> Value:
-    """Casts to DOUBLE from BIGINT and DECIMAL never raise."""
+    """The value as a DOUBLE: casts from BIGINT and DECIMAL never raise."""
     if value.type == DOUBLE or value.type is NULL:
         return value
     if value.constant is not None:
         return convert(value, DOUBLE, value.tree) or value
-    return replace(value, tree=cast(value.tree, "DOUBLE"), type=DOUBLE)
+    return replace(value, tree=cast_to(value.tree, "DOUBLE"), type=DOUBLE)
 
 
 def _moment(value: Value, other: Value) -> Value:
@@ -68,7 +71,7 @@ def _moment(value: Value, other: Value) -> Value:
     if value.type == DATE:
         if value.constant is not None:
             return convert(value, TIMESTAMP, value.tree) or value
-        return replace(value, tree=cast(value.tree, "TIMESTAMP", safe=True), type=TIMESTAMP)
+        return replace(value, tree=cast_to(value.tree, "TIMESTAMP", safe=True), type=TIMESTAMP)
     return value
 
 

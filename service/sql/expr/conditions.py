@@ -1,128 +1,20 @@
-"""A row expression of the analyst, compiled to an engine-safe tree with a type, a range and codes.
+"""Entries for columns, literals, comparisons, AND, OR, IN and CASE: what nearly every query needs."""
 
-in   WHERE l_shipdate < DATE '1994-01-01' + INTERVAL '1' YEAR, SUM(price * (1 - discount)), CASE, casts …
-out  a Value: a total tree over prepared columns, built by us node by node
-
-Why not pass the tree on: a cast, an integer addition or a division may raise on one person's row, and that
-error would be a noise-free answer. Invariant S2: what is emitted never raises because of a row. Whatever
-has no entry in a table here is refused.
-"""
-
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from sqlglot import exp
 
-from service.core.errors import ConstructRefused
-from service.core.schema import BOOLEAN, DATE, TIMESTAMP, VARCHAR, Scalar
+from service.core.schema import BOOLEAN, Scalar
 from service.sql.expr import ranges
-from service.sql.expr.comparisons import as_double, comparable, unified
-from service.sql.expr.literals import convert, literal, null, scalar
-from service.sql.expr.trees import binary, is_null, operands, text, when, wrapped
+from service.sql.expr.canonical import canonical_text, operands
+from service.sql.expr.comparisons import as_double, in_one_type, unified
+from service.sql.expr.compiler import CHAIN, Compiler, handles
+from service.sql.expr.literals import literal_value, null, scalar
+from service.sql.expr.trees import binary, is_null, when, wrapped
 from service.sql.expr.values import NULL, Value, constant, derived
-from service.sql.refusals import refused, spelled
+from service.sql.refusals import refused
 
 DOMAIN_LIMIT = 1_000
-NODES = 6_000  # of one emitted expression
-CHAIN = 300  # conditions joined by one AND or OR
-
-
-class Scope(Protocol):
-    def column(self, node: exp.Column) -> Value: ...
-
-    def semi_join(self, node: exp.Expression) -> Value: ...
-
-    def special(self, node: exp.Expression) -> Value | None:
-        """A node that the scope knows as a whole: an aggregate, a group key. None: compile it."""
-
-
-Handler = Callable[[exp.Expression, "Compiler"], Value]
-TABLE: dict[type[exp.Expression], Handler] = {}
-
-
-class Compiler:
-    """Compiles one node at a time through TABLE; holds nothing but the scope."""
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-
-    def value(self, node: exp.Expression) -> Value:
-        known = self.scope.special(node)
-        if known is not None:
-            return known
-        handler = TABLE.get(type(node))
-        if handler is None:
-            raise refuse_unknown(node)
-        found = handler(node, self)
-        if too_large(found.tree) or (found.code is not None and too_large(found.code.tree)):
-            raise refused(
-                "this expression grows too large when it is made safe",
-                node,
-                construct="expression",
-                remedy="split it: compute parts of it in a subquery, or nest fewer functions",
-            )
-        return found
-
-    def typed(self, node: exp.Expression, *kinds: str) -> Value:
-        """A value of one of the kinds; NULL fits everywhere. A text literal becomes a date where one is wanted."""
-        value = self.value(node)
-        if value.type.name in kinds or value.type is NULL:
-            return value
-        if value.constant is not None and value.type == VARCHAR and "DATE" in kinds:
-            found = convert(value, TIMESTAMP if len(str(value.constant[0])) > 10 else DATE, node)
-            if found is not None:
-                return found
-        wanted = " or ".join(kinds)
-        raise refused(
-            f"{wanted} is expected here, not {value.type}",
-            node,
-            construct=type(node).key.upper(),
-            remedy=f"CAST it to {kinds[0]}, or use another column",
-        )
-
-    def boolean(self, node: exp.Expression) -> Value:
-        return self.typed(node, "BOOLEAN")
-
-    def numeric(self, node: exp.Expression) -> Value:
-        return self.typed(node, "BIGINT", "DOUBLE", "DECIMAL")
-
-
-def too_large(tree: exp.Expression) -> bool:
-    """Guards repeat their operand, so nesting could multiply: stop while it is still cheap to stop."""
-    seen, waiting = 0, [tree]
-    while waiting:
-        seen += 1
-        if seen > NODES:
-            return True
-        waiting += waiting.pop().iter_expressions()
-    return False
-
-
-def refuse_unknown(node: exp.Expression) -> ConstructRefused:
-    name = spelled(node)
-    if isinstance(node, exp.AggFunc):
-        return refused(
-            f"{name} aggregates, and no aggregate can stand here",
-            node,
-            construct=name,
-            remedy="put conditions on aggregates into HAVING; aggregate again over a subquery that aggregates",
-        )
-    return refused(
-        f"{name} is not on the list of supported SQL here",
-        node,
-        construct=name,
-        remedy="see docs/supported-sql.md for the functions and constructs that are answered",
-    )
-
-
-def handles(*kinds: type[exp.Expression]) -> Callable[[Handler], Handler]:
-    def register(handler: Handler) -> Handler:
-        for kind in kinds:
-            TABLE[kind] = handler
-        return handler
-
-    return register
 
 
 @handles(exp.Column)
@@ -139,7 +31,7 @@ def _paren(node: exp.Expression, c: Compiler) -> Value:
 @handles(exp.Literal)
 def _literal(node: exp.Expression, c: Compiler) -> Value:
     assert isinstance(node, exp.Literal)
-    return literal(node)
+    return literal_value(node)
 
 
 @handles(exp.Null)
@@ -190,7 +82,7 @@ def _compare(node: exp.Expression, c: Compiler) -> Value:
     kind = type(node)
     if left.constant is not None and right.constant is None:
         left, right, kind = right, left, MIRRORED.get(kind, kind)
-    a, b = comparable(left, right, node)
+    a, b = in_one_type(left, right, node)
     return _truth(binary(kind, a.tree, b.tree), left, right)
 
 
@@ -198,8 +90,8 @@ def _compare(node: exp.Expression, c: Compiler) -> Value:
 def _between(node: exp.Expression, c: Compiler) -> Value:
     value = c.value(node.this)
     low, high = c.value(node.args["low"]), c.value(node.args["high"])
-    a, bottom = comparable(value, low, node)
-    b, top = comparable(value.fresh(), high, node)
+    a, bottom = in_one_type(value, low, node)
+    b, top = in_one_type(value.fresh(), high, node)
     tree = exp.And(this=binary(exp.GTE, a.tree, bottom.tree), expression=binary(exp.LTE, b.tree, top.tree))
     return _truth(tree, value, low, high)
 
@@ -224,14 +116,14 @@ def _in(node: exp.Expression, c: Compiler) -> Value:
     items = [c.value(item) for item in node.expressions]
     if not items or any(item.constant is None for item in items):
         raise refused("IN takes a list of literals", node, construct="IN", remedy="list literals, or use OR and =")
-    pairs = [comparable(value, item, node) for item in items if item.type is not NULL]
+    pairs = [in_one_type(value, item, node) for item in items if item.type is not NULL]
     if not pairs:
         return _truth(exp.Null(), value)
     double = any(left.type != value.type for left, _ in pairs)
     turned = next((left for left, _ in pairs if left.type != value.type), pairs[0][0])
     left = as_double(value) if double and value.numeric else turned
     listed = [as_double(right) if double and right.numeric else right for _, right in pairs]
-    unique = {text(item.tree): item.tree for item in listed}
+    unique = {canonical_text(item.tree): item.tree for item in listed}
     return _truth(exp.In(this=wrapped(left.tree), expressions=[unique[key] for key in sorted(unique)]), value)
 
 
@@ -257,14 +149,14 @@ def _case(node: exp.Expression, c: Compiler) -> Value:
     branches = [c.value(branch.args["true"]) for branch in node.args["ifs"]]
     if node.args.get("default") is not None:
         branches.append(c.value(node.args["default"]))
-    return choose(tests, branches, node)
+    return case_value(tests, branches, node)
 
 
 def _test(c: Compiler, subject: Value | None, test: exp.Expression) -> Value:
     if subject is None:
         return c.boolean(test)
     right = c.value(test)
-    a, b = comparable(subject.fresh(), right, test)
+    a, b = in_one_type(subject.fresh(), right, test)
     return _truth(binary(exp.EQ, a.tree, b.tree), subject, right)
 
 
@@ -273,11 +165,11 @@ def _if(node: exp.Expression, c: Compiler) -> Value:
     branches = [c.value(node.args["true"])]
     if node.args.get("false") is not None:
         branches.append(c.value(node.args["false"]))
-    return choose([c.boolean(node.this)], branches, node)
+    return case_value([c.boolean(node.this)], branches, node)
 
 
-def choose(tests: list[Value], branches: list[Value], node: exp.Expression) -> Value:
-    """CASE WHEN: branches in one type, ranges joined, codes on one grid, a finite domain when all are literals."""
+def case_value(tests: list[Value], branches: list[Value], node: exp.Expression) -> Value:
+    """The value of a CASE: branches in one type, ranges joined, codes on one grid, a domain when all are literals."""
     same, kind = unified(branches, node)
     trees = [branch.tree for branch in same]
     otherwise = trees[len(tests)] if len(trees) > len(tests) else None
@@ -325,5 +217,5 @@ def _coalesce(node: exp.Expression, c: Compiler) -> Value:
 @handles(exp.Nullif)
 def _nullif(node: exp.Expression, c: Compiler) -> Value:
     left, right = c.value(node.this), c.value(node.expression)
-    a, b = comparable(left.fresh(), right, node)
-    return choose([_truth(binary(exp.EQ, a.tree, b.tree), left, right)], [null(), left], node)
+    a, b = in_one_type(left.fresh(), right, node)
+    return case_value([_truth(binary(exp.EQ, a.tree, b.tree), left, right)], [null(), left], node)

@@ -1,4 +1,4 @@
-"""Date functions. Parts of a date are total; truncation and differences are NULL outside years 1000 to 8999."""
+"""Functions of dates. Parts of a date are total; truncation and differences are NULL outside years 1000 to 8999."""
 
 import math
 import re
@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from service.core.schema import BIGINT, DATE, DOUBLE, VARCHAR, SqlType
 from service.sql.expr import ranges
-from service.sql.expr.arithmetic import sober
-from service.sql.expr.conditions import Compiler, handles, refuse_unknown
-from service.sql.expr.numbers import shown, text_literal
+from service.sql.expr.arguments import supported, text_literal
+from service.sql.expr.arithmetic import within_calendar
+from service.sql.expr.compiler import Compiler, handles, refuse_unknown
+from service.sql.expr.trees import cast_to
 from service.sql.expr.values import NULL, Range, Value, derived
 from service.sql.refusals import refused
 
@@ -22,7 +23,7 @@ PARTS: dict[str, tuple[int, int] | None] = {
 ALIASES = {"DAYOFWEEK": "DOW", "WEEKDAY": "DOW", "DAYOFMONTH": "DAY", "YEARS": "YEAR", "MONTHS": "MONTH", "DAYS": "DAY"}
 CALENDAR = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE")
 
-shown(
+supported(
     "dates",
     "EXTRACT(year | quarter | month | day | dow | hour | minute | second | epoch FROM d)",
     "DATE_PART('part', d)",
@@ -35,7 +36,8 @@ shown(
 )
 
 
-def part(name: str, moment: exp.Expression, node: exp.Expression, c: Compiler) -> Value:
+def date_part(name: str, moment: exp.Expression, node: exp.Expression, c: Compiler) -> Value:
+    """EXTRACT(name FROM moment), with the finite domain that most parts have."""
     name = ALIASES.get(name.upper(), name.upper())
     if name not in PARTS:
         raise refused(
@@ -70,24 +72,26 @@ def _years(value: Value) -> Range:
 
 @handles(exp.Extract)
 def _extract(node: exp.Expression, c: Compiler) -> Value:
-    return part(str(node.this.this if isinstance(node.this, exp.Expression) else node.this), node.expression, node, c)
+    return date_part(
+        str(node.this.this if isinstance(node.this, exp.Expression) else node.this), node.expression, node, c
+    )
 
 
 @handles(exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.Hour, exp.Minute, exp.Second)
 def _named_part(node: exp.Expression, c: Compiler) -> Value:
-    return part(type(node).__name__, node.this, node, c)
+    return date_part(type(node).__name__, node.this, node, c)
 
 
 @handles(exp.TimeToUnix)
 def _epoch(node: exp.Expression, c: Compiler) -> Value:
-    return part("EPOCH", node.this, node, c)
+    return date_part("EPOCH", node.this, node, c)
 
 
 @handles(exp.Anonymous)
 def _anonymous(node: exp.Expression, c: Compiler) -> Value:
     """sqlglot has no class for DATE_PART in some dialects; every other unknown name is refused."""
     if str(node.this).lower() in ("date_part", "datepart") and len(node.expressions) == 2:
-        return part(text_literal(node.expressions[0], c), node.expressions[1], node, c)
+        return date_part(text_literal(node.expressions[0], c), node.expressions[1], node, c)
     raise refuse_unknown(node)
 
 
@@ -110,8 +114,8 @@ def _trunc(node: exp.Expression, c: Compiler) -> Value:
     unit = _unit(node.args.get("unit"), node)
     if value.type == DATE and unit in ("HOUR", "MINUTE"):
         return value
-    tree = exp.TimestampTrunc(this=sober(value), unit=exp.Var(this=unit))
-    found: exp.Expression = exp.Cast(this=tree, to=exp.DataType.build(str(value.type), dialect="duckdb"))
+    tree = exp.TimestampTrunc(this=within_calendar(value), unit=exp.Var(this=unit))
+    found: exp.Expression = cast_to(tree, str(value.type))
     return derived(found, value.type, value)
 
 
@@ -121,11 +125,11 @@ def _difference(node: exp.Expression, c: Compiler) -> Value:
     unit = _unit(node.args.get("unit") or exp.Var(this="DAY"), node)
     if NULL not in (later.type, earlier.type) and later.type != earlier.type:
         raise refused("both moments must have one type", node, construct="DATE_DIFF", remedy="CAST both to TIMESTAMP")
-    tree = exp.DateDiff(this=sober(later), expression=sober(earlier), unit=exp.Var(this=unit))
+    tree = exp.DateDiff(this=within_calendar(later), expression=within_calendar(earlier), unit=exp.Var(this=unit))
     found = derived(tree, BIGINT, later, earlier)
     exact = later.type == DATE and unit == "DAY"
     code = ranges.add_codes(later.code, earlier.code, minus=True) if exact else None
-    known = ranges.add(later.range, ranges.negate(earlier.range))
+    known = ranges.add_ranges(later.range, ranges.negate_range(earlier.range))
     if known is not None and not exact:
         low, high = (edge / _ticks(later.type, unit) for edge in known)
         known = Fraction(math.floor(low) - 1), Fraction(math.ceil(high) + 1)
@@ -148,5 +152,5 @@ def _format(node: exp.Expression, c: Compiler) -> Value:
     if not re.fullmatch(r"(%[YmdHMSjy]|[-/:._ TZWQ])*", pattern):
         remedy = "use %Y %m %d %H %M %S and separators"
         raise refused("this date format is not supported", node, construct="STRFTIME", remedy=remedy)
-    tree = exp.TimeToStr(this=sober(value), format=exp.Literal(this=pattern, is_string=True))
+    tree = exp.TimeToStr(this=within_calendar(value), format=exp.Literal(this=pattern, is_string=True))
     return derived(tree, VARCHAR, value)

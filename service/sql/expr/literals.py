@@ -3,53 +3,32 @@
 import re
 from calendar import monthrange
 from datetime import date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from sqlglot import exp
 
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, SqlType
 from service.sql.expr.values import NULL, Constant, Value, constant
+from service.sql.read.written_numbers import written_number
 from service.sql.refusals import refused
 
 STRING_CHARACTERS = 1_000
-PLAIN = re.compile(r"\d{1,38}(\.\d{0,38})?|\.\d{1,38}")
 
 
-def literal(node: exp.Literal) -> Value:
-    """A number or a string. Decimals keep their scale; scientific notation is DOUBLE, as in DuckDB."""
-    written = str(node.this)
+def literal_value(node: exp.Literal) -> Value:
+    """An analyst's number or string as a Value."""
     if node.is_string:
+        written = str(node.this)
         if len(written) > STRING_CHARACTERS or "\0" in written:
             raise refused(
                 "a string literal is too long", node, construct="string literal", remedy="use a shorter string"
             )
         return constant(written, VARCHAR)
-    digits = written.replace("_", "")
-    try:
-        value = Decimal(digits)
-    except InvalidOperation:
-        remedy = "write plain decimal digits"
-        raise refused("this number can not be read", node, construct="number", remedy=remedy) from None
-    if not value.is_finite() or abs(value.adjusted()) > 60 or len(digits) > 80:
-        raise refused("this number is too large or too fine", node, construct="number", remedy="use at most 38 digits")
-    exact = Fraction(value)
-    if not PLAIN.fullmatch(digits):
-        return _double(exact)
-    if exact.denominator == 1 and "." not in digits:
-        return constant(int(exact), BIGINT) if abs(exact) < 1 << 63 else _double(exact)
-    scale = len(digits.partition(".")[2])
-    whole = max(1, len(str(int(exact))))
-    if whole + scale > 38:
-        return _double(exact)
-    return constant(exact, SqlType("DECIMAL", whole + scale, scale))
-
-
-def _double(exact: Fraction) -> Value:
-    return constant(Fraction(float(exact)), DOUBLE)
+    return constant(*written_number(node))
 
 
 def parse_date(written: str, node: exp.Expression) -> date:
+    """The day that a text names, or a refusal."""
     try:
         if not re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", written.strip()):
             raise ValueError
@@ -62,6 +41,7 @@ def parse_date(written: str, node: exp.Expression) -> date:
 
 
 def parse_timestamp(written: str, node: exp.Expression) -> datetime:
+    """The moment that a text names, or a refusal."""
     try:
         moment = datetime.fromisoformat(written.strip())
         if moment.tzinfo is not None:
@@ -162,11 +142,12 @@ def shift(moment: date | datetime, amount: int, unit: str, node: exp.Expression)
 
 
 def null() -> Value:
+    """The Value of NULL."""
     return Value(exp.Null(), NULL, constant=(None,), domain=(None,))
 
 
 def scalar(value: Constant) -> str | int | bool | float | date | datetime | None:
-    """As a member of a key domain."""
+    """A constant as a member of a key's domain."""
     if isinstance(value, Fraction):
         return int(value) if value.denominator == 1 else float(value)
     return value

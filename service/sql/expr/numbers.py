@@ -1,7 +1,4 @@
-"""Scalar functions that are total: every one is in the table with what it takes and what is known of its result.
-
-`shown` is the line that docs/supported-sql.md prints; the page is checked against this table.
-"""
+"""Functions of numbers that are total: each with what it takes and what is known of its result."""
 
 import math
 from collections.abc import Callable
@@ -12,45 +9,15 @@ from sqlglot import exp
 
 from service.core.schema import BIGINT, BOOLEAN, DOUBLE
 from service.sql.expr import ranges
+from service.sql.expr.arguments import supported, whole_literal
 from service.sql.expr.arithmetic import literal_zero
 from service.sql.expr.comparisons import as_double, unified
-from service.sql.expr.conditions import Compiler, handles
-from service.sql.expr.trees import binary, cast, number, when
+from service.sql.expr.compiler import Compiler, handles
+from service.sql.expr.trees import binary, cast_to, number, when
 from service.sql.expr.values import Code, Range, Value, derived
 from service.sql.refusals import refused
 
-SHOWN: dict[str, list[str]] = {"numbers": [], "text": [], "dates": []}
-
-
-def shown(group: str, *lines: str) -> None:
-    SHOWN[group] += lines
-
-
-def whole(node: exp.Expression | None, c: Compiler, *, low: int, high: int) -> int:
-    """An argument that must be a whole literal."""
-    value = c.value(node) if node is not None else None
-    found = value.constant[0] if value is not None and value.constant is not None else None
-    if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
-        raise refused(
-            f"a whole literal from {low} to {high} is needed here",
-            node,
-            construct="argument",
-            remedy="write a number, not a column or an expression",
-        )
-    return found
-
-
-def text_literal(node: exp.Expression | None, c: Compiler, *, longest: int = 200) -> str:
-    value = c.value(node) if node is not None else None
-    found = value.constant[0] if value is not None and value.constant is not None else None
-    if not isinstance(found, str) or len(found) > longest:
-        raise refused(
-            "a text literal is needed here", node, construct="argument", remedy="write a 'literal', not a column"
-        )
-    return found
-
-
-shown(
+supported(
     "numbers",
     "ABS(x)",
     "SIGN(x)",
@@ -88,7 +55,7 @@ def _abs(node: exp.Expression, c: Compiler) -> Value:
     value = c.numeric(node.this)
     tree: exp.Expression = exp.Abs(this=as_double(value).tree)
     if value.type == BIGINT:
-        found = derived(cast(tree, "BIGINT", safe=True), BIGINT, value)
+        found = derived(cast_to(tree, "BIGINT", safe=True), BIGINT, value)
     else:
         found = derived(tree, DOUBLE, value)
     if value.range is None:
@@ -99,14 +66,14 @@ def _abs(node: exp.Expression, c: Compiler) -> Value:
     code = value.code
     if code is not None:
         least = 0 if code.low <= 0 <= code.high else min(abs(code.low), abs(code.high))
-        code = Code(exp.Abs(this=cast(code.tree, "BIGINT")), code.step, least, code.magnitude)
+        code = Code(exp.Abs(this=cast_to(code.tree, "BIGINT")), code.step, least, code.magnitude)
     return replace(found, range=known, code=code)
 
 
 @handles(exp.Sign)
 def _sign(node: exp.Expression, c: Compiler) -> Value:
     value = c.numeric(node.this)
-    found = derived(cast(exp.Sign(this=as_double(value).tree), "BIGINT"), BIGINT, value)
+    found = derived(cast_to(exp.Sign(this=as_double(value).tree), "BIGINT"), BIGINT, value)
     return replace(found, range=(Fraction(-1), Fraction(1)), domain=(-1, 0, 1))
 
 
@@ -125,7 +92,7 @@ def _integral(node: exp.Expression, c: Compiler) -> Value:
 @handles(exp.Round)
 def _round(node: exp.Expression, c: Compiler) -> Value:
     value = c.numeric(node.this)
-    places = whole(node.args["decimals"], c, low=-12, high=12) if node.args.get("decimals") is not None else 0
+    places = whole_literal(node.args["decimals"], c, low=-12, high=12) if node.args.get("decimals") is not None else 0
     if value.type == BIGINT and places >= 0:
         return value
     arguments = {"decimals": number(places)} if places else {}
@@ -158,7 +125,7 @@ def _logarithm(node: exp.Expression, c: Compiler) -> Value:
     base = 10
     argument = node.this
     if node.args.get("expression") is not None:
-        base, argument = whole(node.this, c, low=2, high=10), node.expression
+        base, argument = whole_literal(node.this, c, low=2, high=10), node.expression
     if base not in (2, 10):
         raise refused("logarithms are LN, LOG2 and LOG10", node, construct="LOG", remedy="write LN(x) / LN(base)")
     value, tree = _guarded(argument, c, exp.GT)
@@ -191,7 +158,7 @@ def _pow(node: exp.Expression, c: Compiler) -> Value:
         square = ranges.multiply_codes(value.code, value.fresh().code)
         if square is not None and square.low < 0:
             square = replace(square, low=0)
-        known = ranges.multiply(value.range, value.range)
+        known = ranges.multiply_ranges(value.range, value.range)
         known = None if known is None else (max(known[0], Fraction(0)), known[1])
         return replace(found, code=square, range=known)
     if Fraction(by) > 0 and value.range is not None and value.range[0] >= 0:
@@ -211,7 +178,7 @@ def _extreme(node: exp.Expression, c: Compiler) -> Value:
     found = derived(kind(this=trees[0], expressions=trees[1:], ignore_nulls=True), to, *parts)
     fixed = [part.constant is not None for part in parts]
     known = _extreme_ranges([part.range for part in parts], fixed, greatest=kind is exp.Greatest)
-    bounded = known is not None and ranges.narrow(known)
+    bounded = known is not None and ranges.clampable(known)
     lacking = frozenset[str]() if bounded else found.lacking
     return replace(found, range=known, code=_extreme_code(kind, parts, fixed) if bounded else None, lacking=lacking)
 

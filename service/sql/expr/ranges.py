@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from service.sql.expr.trees import binary, cast, number, when
+from service.sql.expr.trees import binary, cast_to, number, when
 from service.sql.expr.values import NULL, Code, Range, Value, double_literal
 
 WIDEST = 1 << 62
@@ -30,37 +30,39 @@ ORDER_BITS = 60  # values that are only compared (quantiles, minimum, maximum): 
 
 
 def finite(low: Fraction, high: Fraction) -> Range | None:
+    """The range, or None where it is so wide that it says nothing."""
     return (low, high) if max(abs(low), abs(high)) <= LARGEST else None
 
 
-def narrow(known: Range) -> bool:
-    """Is it a range that a measure can be clamped to?"""
+def clampable(known: Range) -> bool:
+    """Whether a measure can be clamped to the range."""
     return max(abs(known[0]), abs(known[1])) <= NARROW
 
 
-def add(a: Range | None, b: Range | None) -> Range | None:
+def add_ranges(a: Range | None, b: Range | None) -> Range | None:
     return None if a is None or b is None else finite(a[0] + b[0], a[1] + b[1])
 
 
-def negate(a: Range | None) -> Range | None:
+def negate_range(a: Range | None) -> Range | None:
     return None if a is None else (-a[1], -a[0])
 
 
-def multiply(a: Range | None, b: Range | None) -> Range | None:
+def multiply_ranges(a: Range | None, b: Range | None) -> Range | None:
     if a is None or b is None:
         return None
     corners = [x * y for x in a for y in b]
     return finite(min(corners), max(corners))
 
 
-def divide(a: Range | None, b: Range | None) -> Range | None:
-    """Nothing is known when the divisor may come near zero."""
+def divide_ranges(a: Range | None, b: Range | None) -> Range | None:
+    """The range of a quotient; nothing is known when the divisor may come near zero."""
     if a is None or b is None or b[0] <= 0 <= b[1]:
         return None
-    return multiply(a, (1 / b[1], 1 / b[0]))
+    return multiply_ranges(a, (1 / b[1], 1 / b[0]))
 
 
 def hull(ranges: list[Range | None]) -> Range | None:
+    """The smallest range that holds all of them; None where one is not known."""
     known = [part for part in ranges if part is not None]
     if len(known) != len(ranges) or not known:
         return None
@@ -79,7 +81,7 @@ def common_step(a: Fraction, b: Fraction) -> Fraction:
 def _wide(tree: exp.Expression) -> exp.Expression:
     """Prepared codes may be narrow integers, and so are literals (a CASE over them is 32 bits wide): arithmetic on
     them must not wrap or raise. A number alone is widened by what it stands beside."""
-    return tree if _is_number(tree) else cast(tree, "BIGINT")
+    return tree if _is_number(tree) else cast_to(tree, "BIGINT")
 
 
 def _is_number(tree: exp.Expression) -> bool:
@@ -88,11 +90,11 @@ def _is_number(tree: exp.Expression) -> bool:
 
 def _beside(kind: type[exp.Expression], a: exp.Expression, b: exp.Expression) -> exp.Expression:
     """Two codes under one operator, in 64 bits also where both are plain numbers."""
-    return binary(kind, cast(a, "BIGINT") if _is_number(a) and _is_number(b) else _wide(a), _wide(b))
+    return binary(kind, cast_to(a, "BIGINT") if _is_number(a) and _is_number(b) else _wide(a), _wide(b))
 
 
 def rescale(code: Code, step: Fraction) -> Code | None:
-    """The same values on a finer grid."""
+    """A code of the same values on a finer grid."""
     factor = code.step / step
     assert factor.denominator == 1, "a finer grid divides the coarser one"
     times = int(factor)
@@ -107,7 +109,7 @@ def rescale(code: Code, step: Fraction) -> Code | None:
 
 
 def align(codes: list[Code]) -> list[Code] | None:
-    """All on one grid, or None where that would not fit."""
+    """All codes on one grid, or None where that would not fit."""
     step = codes[0].step
     for code in codes[1:]:
         step = common_step(step, code.step)
@@ -144,7 +146,7 @@ def _parened(tree: exp.Expression) -> exp.Expression:
 
 
 def divide_code(a: Code | None, divisor: Fraction) -> Code | None:
-    """Division by a literal moves the step, not the integers."""
+    """A code divided by a literal: that moves the step, not the integers."""
     if a is None or divisor == 0:
         return None
     if divisor < 0:
@@ -154,7 +156,7 @@ def divide_code(a: Code | None, divisor: Fraction) -> Code | None:
 
 
 def case_codes(tests: list[exp.Expression], branches: list[Value]) -> Code | None:
-    """CASE over coded branches, one more than tests when there is an ELSE; a NULL branch stays NULL."""
+    """The code of a CASE over coded branches, one more than tests when there is an ELSE; a NULL branch stays NULL."""
     coded = [branch.code for branch in branches if branch.type is not NULL]
     known = [code for code in coded if code is not None]
     both = align(known) if known and len(known) == len(coded) else None
@@ -168,7 +170,7 @@ def case_codes(tests: list[exp.Expression], branches: list[Value]) -> Code | Non
 
 
 def clamp_code(code: Code, low: int, high: int) -> Code:
-    """CASE, not LEAST: a NULL stays NULL, and it is faster."""
+    """A code clamped to [low, high]. By CASE, not LEAST: a NULL stays NULL, and it is faster."""
     low, high = min(low, high), max(low, high)
     if code.low >= low and code.high <= high:
         return code
@@ -183,28 +185,28 @@ def clamp_code(code: Code, low: int, high: int) -> Code:
 
 
 def coarsen(code: Code, bits: int) -> Code:
-    """Row values on a grid 2^k times as wide, so that weights and squares stay below 2^62.
+    """A code on a grid 2^k times as wide, so that weights and squares stay below 2^62.
 
     Rounding is monotone and the power of two divides exactly, so the rounded bounds bound the rounded codes.
     """
     shift = max(0, (code.magnitude - 1).bit_length() - bits)
     if shift == 0:
         return code
-    scaled = binary(exp.Div, cast(code.tree, "DOUBLE"), double_literal(float(1 << shift)))
-    tree = cast(exp.Round(this=scaled), "BIGINT")
+    scaled = binary(exp.Div, cast_to(code.tree, "DOUBLE"), double_literal(float(1 << shift)))
+    tree = cast_to(exp.Round(this=scaled), "BIGINT")
     low, high = (half_away(Fraction(float(edge)) / (1 << shift)) for edge in (code.low, code.high))
     return Code(tree, code.step * (1 << shift), low, high)
 
 
 def half_away(value: Fraction) -> int:
-    """Round half away from zero, as the engines' ROUND does."""
+    """A whole number, halves rounded away from zero, as the engines' ROUND does."""
     rounded = int(abs(value) + Fraction(1, 2))
     return -rounded if value < 0 else rounded
 
 
 def grid_code(value: Value, bits: int) -> Code | None:
     """A code for a value that is only known to lie in a range: clamp, divide by a step, round."""
-    if value.range is None or not narrow(value.range):
+    if value.range is None or not clampable(value.range):
         return None
     low, high = value.range
     whole = value.type.name == "BIGINT"
@@ -212,7 +214,7 @@ def grid_code(value: Value, bits: int) -> Code | None:
         return _whole_code(value, half_away(low), half_away(high))
     step = _binary_step(max(abs(low), abs(high)), bits)
     low_code, high_code = half_away(low / step), half_away(high / step)
-    tree = cast(value.tree, "DOUBLE") if value.type.name != "DOUBLE" else value.tree
+    tree = cast_to(value.tree, "DOUBLE") if value.type.name != "DOUBLE" else value.tree
     bottom, top = float(low_code * step), float(high_code * step)
     clamped = when(
         (exp.IsNan(this=tree.copy()), exp.Null()),
@@ -221,7 +223,7 @@ def grid_code(value: Value, bits: int) -> Code | None:
         otherwise=tree,
     )
     scaled = binary(exp.Div, clamped, double_literal(float(step)))
-    return Code(cast(exp.Round(this=scaled), "BIGINT"), step, low_code, high_code)
+    return Code(cast_to(exp.Round(this=scaled), "BIGINT"), step, low_code, high_code)
 
 
 def _whole_code(value: Value, low: int, high: int) -> Code:
@@ -246,7 +248,7 @@ def _binary_step(magnitude: Fraction, bits: int) -> Fraction:
 def measure_code(value: Value, bits: int) -> Code | None:
     """The integer column of a measure with at most `bits` bits, clamped as its last step; None: no range."""
     if value.code is not None:
-        return held(coarsen(value.code, bits))
+        return held_in_range(coarsen(value.code, bits))
     if value.type.is_numeric:
         return grid_code(value, bits)
     return None
@@ -255,8 +257,8 @@ def measure_code(value: Value, bits: int) -> Code | None:
 MADE = re.compile(r"[a-z]\d+#?")  # names that derived tables give to their columns
 
 
-def held(code: Code) -> Code:
-    """Inside its proved range by a clamp as well, unless it is a prepared column, which is clamped already.
+def held_in_range(code: Code) -> Code:
+    """A code held inside its proved range by a clamp as well, unless it is a prepared column, which is clamped already.
 
     Why twice: noise is scaled to this range. A slip in the proof of an expression would otherwise let one
     row count for more than was paid; with the clamp it can only make an answer wrong.

@@ -6,8 +6,8 @@ from fractions import Fraction
 from sqlglot import exp
 
 from service.core.schema import BIGINT, BOOLEAN, VARCHAR
-from service.sql.expr.conditions import Compiler, handles
-from service.sql.expr.numbers import shown, text_literal, whole
+from service.sql.expr.arguments import supported, text_literal, whole_literal
+from service.sql.expr.compiler import Compiler, handles
 from service.sql.expr.trees import number, wrapped
 from service.sql.expr.values import Value, derived
 from service.sql.refusals import refused
@@ -15,10 +15,12 @@ from service.sql.refusals import refused
 LONGEST = 1 << 20  # characters; a longer text counts as this long where its length is summed
 JOINED = 10_000  # characters that joined and split texts keep
 
-shown("text", "LOWER(t)", "UPPER(t)", "TRIM(t)", "LTRIM(t)", "RTRIM(t)", "LENGTH(t)", "SUBSTRING(t, literal, literal)",
-      "LEFT(t, literal)", "RIGHT(t, literal)", "REPLACE(t, literal, literal)", "CONCAT(a, b, …), a || b",
-      "STARTS_WITH(t, literal)", "ENDS_WITH(t, literal)", "CONTAINS(t, literal)", "STRPOS(t, literal)",
-      "SPLIT_PART(t, literal, literal)", "t LIKE literal", "t ILIKE literal")  # fmt: skip
+supported(
+    "text", "LOWER(t)", "UPPER(t)", "TRIM(t)", "LTRIM(t)", "RTRIM(t)", "LENGTH(t)", "SUBSTRING(t, literal, literal)",
+    "LEFT(t, literal)", "RIGHT(t, literal)", "REPLACE(t, literal, literal)", "CONCAT(a, b, …), a || b",
+    "STARTS_WITH(t, literal)", "ENDS_WITH(t, literal)", "CONTAINS(t, literal)", "STRPOS(t, literal)",
+    "SPLIT_PART(t, literal, literal)", "t LIKE literal", "t ILIKE literal",
+)  # fmt: skip
 
 
 @handles(exp.Lower, exp.Upper)
@@ -51,15 +53,17 @@ def _length(node: exp.Expression, c: Compiler) -> Value:
 @handles(exp.Substring)
 def _substring(node: exp.Expression, c: Compiler) -> Value:
     value = c.typed(node.this, "VARCHAR")
-    start = whole(node.args.get("start"), c, low=1, high=10_000)
-    length = whole(node.args["length"], c, low=0, high=10_000) if node.args.get("length") is not None else 10_000
+    start = whole_literal(node.args.get("start"), c, low=1, high=10_000)
+    length = (
+        whole_literal(node.args["length"], c, low=0, high=10_000) if node.args.get("length") is not None else 10_000
+    )
     return derived(exp.Substring(this=value.tree, start=number(start), length=number(length)), VARCHAR, value)
 
 
 @handles(exp.Left, exp.Right)
 def _side(node: exp.Expression, c: Compiler) -> Value:
     value = c.typed(node.this, "VARCHAR")
-    length = whole(node.expression, c, low=0, high=10_000)
+    length = whole_literal(node.expression, c, low=0, high=10_000)
     return derived(type(node)(this=value.tree, expression=number(length)), VARCHAR, value)
 
 
@@ -121,7 +125,7 @@ def _position(node: exp.Expression, c: Compiler) -> Value:
 def _split(node: exp.Expression, c: Compiler) -> Value:
     """The engine makes a list of all parts first, so the text is cut before it."""
     value, part = c.typed(node.this, "VARCHAR"), text_literal(node.args.get("delimiter"), c)
-    index = whole(node.args.get("part_index"), c, low=1, high=1_000)
+    index = whole_literal(node.args.get("part_index"), c, low=1, high=1_000)
     tree = exp.SplitPart(
         this=_cut(value.tree), delimiter=exp.Literal(this=part, is_string=True), part_index=number(index)
     )

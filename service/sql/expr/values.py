@@ -7,10 +7,9 @@ from fractions import Fraction
 from sqlglot import exp
 
 from service.core.schema import Scalar, SqlType
-from service.sql.expr.trees import number
+from service.sql.expr.trees import number, type_named
 
 NULL = SqlType("NULL")
-INTERVAL = SqlType("INTERVAL")
 
 Range = tuple[Fraction, Fraction]
 Constant = Scalar | Fraction
@@ -34,7 +33,9 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`tree` computes the raw value and never raises. `code`, where known, computes exact clamped integers.
+    """A bound expression with its type and what is known of it.
+
+    `tree` computes the raw value and never raises. `code`, where known, computes exact clamped integers.
 
     `tokens` are identities of the unit (UNIT, or "table.column" of a key that determines it): equal
     values of a shared token belong to one unit. `reads_unit` taints whatever was computed from the unit.
@@ -66,7 +67,7 @@ class Value:
 
 
 def derived(tree: exp.Expression, kind: SqlType, *parents: Value) -> Value:
-    """A value computed from `parents`: taints and reads add up, knowledge of the value itself doesn't."""
+    """A Value computed from `parents`: taints and reads add up, knowledge of the value itself doesn't."""
     return Value(
         tree,
         kind,
@@ -100,12 +101,12 @@ def literal_tree(value: Constant, kind: SqlType) -> exp.Expression:
 
 def double_literal(value: float) -> exp.Expression:
     digits = exp.Literal(this=repr(abs(value)), is_string=False)
-    tree = exp.Cast(this=digits, to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+    tree = exp.Cast(this=digits, to=type_named("DOUBLE"))
     return exp.Neg(this=tree) if value < 0 else tree
 
 
 def _typed(text: str, kind: str) -> exp.Expression:
-    return exp.Cast(this=exp.Literal(this=text, is_string=True), to=exp.DataType.build(kind, dialect="duckdb"))
+    return exp.Cast(this=exp.Literal(this=text, is_string=True), to=type_named(kind))
 
 
 def _decimal(value: Fraction, scale: int) -> str:
@@ -127,7 +128,7 @@ def _ordinal(moment: date) -> int:
 
 
 def constant(value: Constant, kind: SqlType) -> Value:
-    """A literal with all that is known of it."""
+    """The Value of a literal, with all that is known of it."""
     known: Range | None = None
     code: Code | None = None
     exact = _ordinal(value) if isinstance(value, date) else value

@@ -1,4 +1,4 @@
-"""The free outside of a core: outputs, HAVING, ORDER BY … over its released keys and aggregates."""
+"""The outer SQL of the SELECT that holds a core: outputs, HAVING, ORDER BY … over its released keys and aggregates."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,23 +6,24 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from service.core.errors import ConstructRefused
-from service.core.plan import POSITION
+from service.core.prepared import POSITION
 from service.sql.cores.build_plan import Core, column_type
 from service.sql.cores.measures import Call
-from service.sql.expr.conditions import Compiler
-from service.sql.expr.trees import aliased, name, table, text
-from service.sql.outer.translate import Made, Translator, Used
-from service.sql.read.select import Shape, position
+from service.sql.expr.canonical import canonical_text
+from service.sql.expr.compiler import Compiler
+from service.sql.expr.trees import aliased, name, table
+from service.sql.outer.translate import Translator
+from service.sql.read.select import SelectParts, position
 from service.sql.refusals import refused
 from service.sql.rows.bind import RowScope
-from service.sql.rows.kinds import Released
+from service.sql.rows.kinds import OuterColumn, Released, Used
 
-Resolved = tuple[exp.Expression, Made]
+Resolved = tuple[exp.Expression, OuterColumn]
 Nested = Callable[[exp.Expression], Released]
 
 
 @dataclass(slots=True)
-class Frame:
+class ReleasedScope:
     """Where a released SELECT reads from, and how its names resolve. `nested` turns a subquery into released SQL."""
 
     resolve: Callable[[exp.Expression], Resolved | None]
@@ -44,7 +45,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CoreView:
     """A core as its own SELECT sees it: which aggregate nodes became which calls, and its row scope."""
 
     index: int
@@ -53,7 +54,8 @@ class View:
     scope: RowScope
 
 
-def core_select(select: exp.Select, form: Shape, view: View, nested: Nested) -> Released:
+def core_select(select: exp.Select, form: SelectParts, view: CoreView, nested: Nested) -> Released:
+    """The SELECT around a core, over the core's released table."""
     label = f"core_{view.index}"
     kinds = {type(node) for node in form.groups} | ({type(node) for node in form.nodes} if form.distinct else set())
 
@@ -63,26 +65,28 @@ def core_select(select: exp.Select, form: Shape, view: View, nested: Nested) -> 
         if type(node) not in kinds or (isinstance(node, exp.Column) and view.scope.find(node) is None):
             return None
         try:
-            key = view.core.keys.get(text(Compiler(view.scope).value(node).tree))
+            key = view.core.keys.get(canonical_text(Compiler(view.scope).value(node).tree))
         except ConstructRefused:
             return None
         return None if key is None else _released(view, key)
 
     return finish(
-        select, form, Frame(resolve, nested, exp.From(this=table(label, label)), view.index, name(POSITION, label))
+        select,
+        form,
+        ReleasedScope(resolve, nested, exp.From(this=table(label, label)), view.index, name(POSITION, label)),
     )
 
 
-def _released(view: View, column: str) -> Resolved:
+def _released(view: CoreView, column: str) -> Resolved:
     item = column_type(view.core.plan, column)
     uses: Used = ((view.index, column),) if column.startswith("a") else ()
-    return name(column, f"core_{view.index}"), Made(item.type, (view.index, column), uses, name(column))
+    return name(column, f"core_{view.index}"), OuterColumn(item.type, (view.index, column), uses, name(column))
 
 
 class _Outputs:
     """Translates the expressions of one SELECT; output aliases are visible, though not inside themselves."""
 
-    def __init__(self, form: Shape, frame: Frame) -> None:
+    def __init__(self, form: SelectParts, frame: ReleasedScope) -> None:
         self.form, self.frame = form, frame
         self.busy: set[str] = set()
         self.known: dict[str, Resolved] = {}  # translated once: aliases of aliases would double the work each time
@@ -110,11 +114,11 @@ class _Outputs:
         return self.output(node)[0]
 
 
-def finish(select: exp.Select, form: Shape, frame: Frame) -> Released:
-    """Outputs, conditions, order and limit, all through one translator."""
+def finish(select: exp.Select, form: SelectParts, frame: ReleasedScope) -> Released:
+    """A released SELECT: outputs, conditions, order and limit, all through one translator."""
     outputs = _Outputs(form, frame)
     trees: list[exp.Expression] = []
-    columns: dict[str, Made] = {}
+    columns: dict[str, OuterColumn] = {}
     for label, node in zip(form.names, form.nodes, strict=True):
         tree, made = outputs.output(node)
         if frame.uses:
@@ -139,7 +143,7 @@ def finish(select: exp.Select, form: Shape, frame: Frame) -> Released:
     return Released(chosen, columns, frame.core if row_wise else None, at, frozenset(frame.tables))
 
 
-def _tail(select: exp.Select, form: Shape, chosen: exp.Select, outputs: _Outputs) -> None:
+def _tail(select: exp.Select, form: SelectParts, chosen: exp.Select, outputs: _Outputs) -> None:
     if form.distinct:
         chosen.set("distinct", exp.Distinct())
     if select.args.get("windows"):
@@ -156,22 +160,23 @@ def _tail(select: exp.Select, form: Shape, chosen: exp.Select, outputs: _Outputs
             chosen.set(key, row_count(select.args[key]))
 
 
-def _ordered(part: exp.Expression, form: Shape, outputs: _Outputs) -> exp.Ordered:
+def _ordered(part: exp.Expression, form: SelectParts, outputs: _Outputs) -> exp.Ordered:
     """An output named by position, alias or its own expression is ordered by position: DISTINCT needs that."""
     node = part.this
     if isinstance(node, exp.Literal) and not node.is_string:
-        return ordered(part, position(node, len(form.nodes), "ORDER BY"))
+        return order_term(part, position(node, len(form.nodes), "ORDER BY"))
     at = _output(node, form)
-    return ordered(part, at + 1 if at is not None else outputs.tree(node))
+    return order_term(part, at + 1 if at is not None else outputs.tree(node))
 
 
-def ordered(part: exp.Expression, by: int | exp.Expression) -> exp.Ordered:
+def order_term(part: exp.Expression, by: int | exp.Expression) -> exp.Ordered:
+    """One term of ORDER BY: a position or a tree, with the flags that were written."""
     tree = by if isinstance(by, exp.Expression) else exp.Literal(this=str(by), is_string=False)
     flags = {key: bool(part.args.get(key)) for key in ("desc", "nulls_first") if part.args.get(key) is not None}
     return exp.Ordered(this=tree, **flags)
 
 
-def _output(node: exp.Expression, form: Shape) -> int | None:
+def _output(node: exp.Expression, form: SelectParts) -> int | None:
     if isinstance(node, exp.Column) and not node.table and node.name.lower() in form.aliases:
         meant: exp.Expression = form.aliases[node.name.lower()]
         return next((i for i, other in enumerate(form.nodes) if other is meant), None)
@@ -179,6 +184,7 @@ def _output(node: exp.Expression, form: Shape) -> int | None:
 
 
 def row_count(node: exp.Expression) -> exp.Expression:
+    """LIMIT or OFFSET with its whole number."""
     amount = node.expression
     if not isinstance(amount, exp.Literal) or not str(amount.this).isdigit() or len(str(amount.this)) > 12:
         construct = type(node).key.upper()

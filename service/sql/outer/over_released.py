@@ -2,34 +2,30 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.core.plan import POSITION
+from service.core.prepared import POSITION
 from service.core.schema import SqlType
-from service.sql.expr.trees import cast, name, subquery, table
-from service.sql.outer.over_core import Frame, Resolved, finish, ordered, row_count
-from service.sql.outer.translate import Made, Translator, Used
-from service.sql.read.select import position, shape
+from service.sql.expr.trees import cast_to, name, subquery, table
+from service.sql.outer.over_core import ReleasedScope, Resolved, finish, order_term, row_count
+from service.sql.outer.translate import Translator
+from service.sql.read.select import position, select_parts
 from service.sql.refusals import refused
 from service.sql.rows.bind import Env, find_table
-from service.sql.rows.kinds import Public, Released, Result, Source
-
-if TYPE_CHECKING:
-    from service.sql.split import Splitter
+from service.sql.rows.kinds import OuterColumn, Public, QueryWalk, Released, Result, Source, Used
 
 
-def as_released(splitter: "Splitter", result: Result, node: exp.Expression) -> Released:
-    """What the outer SQL may read: released queries and public ones."""
+def released_or_public(walk: QueryWalk, result: Result, node: exp.Expression) -> Released:
+    """A query that outer SQL may read: a released one, or a public one as if it were."""
     if isinstance(result, Released):
         return result
     if isinstance(result, Public):
         if isinstance(result.query, exp.Union):
-            sides = [splitter.query(part, result.env) for part in (result.query.this, result.query.expression)]
-            return outer_union(splitter, result.query, sides)
+            sides = [walk.query(part, result.env) for part in (result.query.this, result.query.expression)]
+            return outer_union(walk, result.query, sides)
         assert isinstance(result.query, exp.Select)
-        return outer_select(splitter, result.query, result.env, splitter.items(result.query, result.env))
+        return outer_select(walk, result.query, result.env, walk.items(result.query, result.env))
     raise refused(
         "private rows are never returned, only aggregates of them",
         node,
@@ -42,7 +38,7 @@ def as_released(splitter: "Splitter", result: Result, node: exp.Expression) -> R
 class _Sources:
     """FROM items: their columns by visible name, their trees, the public tables they read."""
 
-    columns: dict[str, Mapping[str, Made]]
+    columns: dict[str, Mapping[str, OuterColumn]]
     trees: list[exp.Expression]
     tables: frozenset[str]
     core: int | None
@@ -65,19 +61,19 @@ class _Sources:
         )
 
 
-def _sources(splitter: "Splitter", items: list[Source]) -> _Sources:
-    columns: dict[str, Mapping[str, Made]] = {}
+def _sources(walk: QueryWalk, items: list[Source]) -> _Sources:
+    columns: dict[str, Mapping[str, OuterColumn]] = {}
     trees: list[exp.Expression] = []
     tables: set[str] = set()
     core = None
     for index, (label, result, _, node) in enumerate(items):
         if isinstance(result, Public) and isinstance(result.query, exp.Table):
-            found = find_table(result.query, splitter.context)
+            found = find_table(result.query, walk.context)
             tables.add(found.name)
-            columns[label] = {column.name: Made(column.type) for column in found.columns.values()}
+            columns[label] = {column.name: OuterColumn(column.type) for column in found.columns.values()}
             trees.append(table(found.name, f"f{index}"))
             continue
-        released = as_released(splitter, result, node)
+        released = released_or_public(walk, result, node)
         tables |= released.tables
         core = released.core
         columns[label] = {key.lower(): made for key, made in released.columns.items()}
@@ -85,20 +81,20 @@ def _sources(splitter: "Splitter", items: list[Source]) -> _Sources:
     return _Sources(columns, trees, frozenset(tables), core)
 
 
-def outer_select(splitter: "Splitter", select: exp.Select, env: Env, items: list[Source]) -> Released:
+def outer_select(walk: QueryWalk, select: exp.Select, env: Env, items: list[Source]) -> Released:
     """A SELECT over released and public tables; row-wise when it only filters and computes over one core."""
     if not items:
         raise refused("a FROM clause is needed", select, construct="SELECT", remedy="name a table in FROM")
-    sources = _sources(splitter, items)
+    sources = _sources(walk, items)
     merged = {
         column.name.lower() for _, _, join, _ in items if join is not None for column in join.args.get("using") or []
     }
     known = {column for part in sources.columns.values() for column in part}
-    form = shape(select, list(sources.columns.items()), known, merged)
+    form = select_parts(select, list(sources.columns.items()), known, merged)
     row_wise = len(items) == 1 and sources.core is not None and not form.grouped
-    frame = Frame(
+    frame = ReleasedScope(
         lambda node: sources.resolve(node, merged),
-        lambda node: as_released(splitter, splitter.query(node, env), node),
+        lambda node: released_or_public(walk, walk.query(node, env), node),
         exp.From(this=sources.trees[0]),
         sources.core if row_wise else None,
         name(POSITION, "f0") if row_wise else None,
@@ -120,7 +116,7 @@ def outer_select(splitter: "Splitter", select: exp.Select, env: Env, items: list
 
 def _group(tree: exp.Expression) -> exp.Expression:
     """A bare number in GROUP BY would be read as a position."""
-    return cast(tree, "DOUBLE") if isinstance(tree, exp.Literal) and not tree.is_string else tree
+    return cast_to(tree, "DOUBLE") if isinstance(tree, exp.Literal) and not tree.is_string else tree
 
 
 def _join(node: exp.Join, tree: exp.Expression, translator: Translator) -> exp.Join:
@@ -154,21 +150,22 @@ def rename(result: Released, columns: Iterable[str], node: exp.Expression) -> Re
     return replace(result, select=select, columns=dict(zip(names, result.columns.values(), strict=True)))
 
 
-def outer_union(splitter: "Splitter", node: exp.Union, sides: list[Result]) -> Released:
-    left, right = (as_released(splitter, side, node) for side in sides)
+def outer_union(walk: QueryWalk, node: exp.Union, sides: list[Result]) -> Released:
+    """UNION [ALL] of released and public queries."""
+    left, right = (released_or_public(walk, side, node) for side in sides)
     if len(left.columns) != len(right.columns):
         remedy = "select the same columns"
         raise refused("the two sides have different numbers of columns", node, construct="UNION", remedy=remedy)
     tree = exp.Union(this=left.tree(), expression=right.tree(), distinct=bool(node.args.get("distinct")))
     labels = list(left.columns)
     if node.args.get("order") is not None:
-        parts = [ordered(part, _named(part.this, labels)) for part in node.args["order"].expressions]
+        parts = [order_term(part, _named(part.this, labels)) for part in node.args["order"].expressions]
         tree.set("order", exp.Order(expressions=parts))
     for key in ("limit", "offset"):
         if node.args.get(key) is not None:
             tree.set(key, row_count(node.args[key]))
     columns = {
-        label: Made(_same(a.type, b.type), None, tuple(dict.fromkeys((*a.uses, *b.uses))))
+        label: OuterColumn(_same(a.type, b.type), None, tuple(dict.fromkeys((*a.uses, *b.uses))))
         for label, a, b in zip(labels, left.columns.values(), right.columns.values(), strict=True)
     }
     return Released(tree, columns, tables=left.tables | right.tables)

@@ -1,4 +1,4 @@
-"""The free outer SQL: rebuilt node by node over released tables and public ones.
+"""The translator of outer SQL: rebuilds it node by node over released tables and public ones.
 
 in   the parts of a SELECT outside the private core (HAVING, ORDER BY, arithmetic over aggregates, windows …)
 out  the same over columns of core_0, core_1, … with every name quoted and every literal ours
@@ -7,58 +7,45 @@ It runs in a scratch database that holds released values only, so its errors tel
 rebuilt from listed classes all the same: no table functions, no files, no settings.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from service.core.places import remember
 from service.core.plan import Output
-from service.core.schema import SqlType
-from service.sql.expr.casts import target
-from service.sql.expr.conditions import too_large
+from service.sql.expr.casts import cast_type
+from service.sql.expr.compiler import too_many_nodes
 from service.sql.expr.dates import ALIASES, PARTS
-from service.sql.expr.literals import interval, literal
-from service.sql.outer.places import remember
+from service.sql.expr.literals import interval, literal_value
+from service.sql.expr.trees import cast_to
 from service.sql.read.allow import AGGREGATE, SCALAR, WINDOW
+from service.sql.read.output_names import output_names
+from service.sql.read.spellings import OWN, SIMPLE
 from service.sql.refusals import refused
-
-Used = tuple[tuple[int, str], ...]
+from service.sql.rows.kinds import OuterColumn, Used
 
 REBUILT = {**SCALAR, **AGGREGATE, **WINDOW, exp.Order: None, exp.Ordered: None, exp.Distinct: None, exp.Where: None}
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What is known of a column of released SQL.
-
-    `expression` is the column over one core's columns, where it is row-wise; intervals are worked out from it.
-    """
-
-    type: SqlType | None = None
-    direct: tuple[int, str] | None = None
-    uses: Used = ()
-    expression: exp.Expression | None = None
-
-
 @dataclass(slots=True)
 class Translator:
-    """`resolve` knows columns, keys and aggregates; everything else is rebuilt from the list."""
+    """Rebuilds expressions of outer SQL: `resolve` knows columns, keys and aggregates, the rest comes from the list."""
 
-    resolve: Callable[[exp.Expression], tuple[exp.Expression, Made] | None]
+    resolve: Callable[[exp.Expression], tuple[exp.Expression, OuterColumn] | None]
     query: Callable[[exp.Expression], tuple[exp.Expression, Used]]
     aggregates: bool = False
     used: list[tuple[int, str]] = field(default_factory=list)
     row_wise: bool = True
-    found: Made | None = None
 
-    def output(self, node: exp.Expression) -> tuple[exp.Expression, Made]:
+    def output(self, node: exp.Expression) -> tuple[exp.Expression, OuterColumn]:
         """One output: its tree and what it is made of."""
         self.used, self.row_wise = [], True
         known = self.resolve(_bare(node))
         if known is not None:
             return remember(known[0], _bare(node)), known[1]
         tree = self.tree(node)
-        if too_large(tree):
+        if too_many_nodes(tree):
             raise refused(
                 "this output grows too large when its names are replaced by what they stand for",
                 node,
@@ -67,7 +54,7 @@ class Translator:
             )
         uses = tuple(dict.fromkeys(self.used))
         expression = self._inlined(node) if self.row_wise else None
-        return tree, Made(None, None, uses, expression)
+        return tree, OuterColumn(None, None, uses, expression)
 
     def _inlined(self, node: exp.Expression) -> exp.Expression | None:
         """The output over core columns: names of nested queries replaced by what they stand for."""
@@ -76,9 +63,9 @@ class Translator:
             tree = inner.tree(node)
         except _NotRowWise:
             return None
-        return None if too_large(tree) else tree
+        return None if too_many_nodes(tree) else tree
 
-    def _core_column(self, node: exp.Expression) -> tuple[exp.Expression, Made] | None:
+    def _core_column(self, node: exp.Expression) -> tuple[exp.Expression, OuterColumn] | None:
         known = self.resolve(node)
         if known is None:
             return None
@@ -99,10 +86,10 @@ class Translator:
         ):
             return self._nested(node)
         if isinstance(node, exp.Literal):
-            return literal(node).tree
+            return literal_value(node).tree
         if isinstance(node, exp.Cast | exp.TryCast):
-            kind = target(node, node.args["to"])
-            return exp.TryCast(this=self.tree(node.this), to=exp.DataType.build(str(kind), dialect="duckdb"))
+            kind = cast_type(node, node.args["to"])
+            return cast_to(self.tree(node.this), str(kind), safe=True)
         if isinstance(node, exp.Anonymous):
             return self._part(node)
         if isinstance(node, exp.Interval):
@@ -129,6 +116,12 @@ class Translator:
                 node,
                 construct=type(node).key.upper(),
                 remedy="aggregate in a subquery first",
+            )
+        own = SIMPLE.get(type(node)) if type(node) in OWN.values() else None
+        if own is not None:
+            name = type(node).key.upper()
+            raise refused(
+                f"{name} of released values is not answered", node, construct=name, remedy=f"write {own.plain}"
             )
         if type(node) not in REBUILT:
             remedy = "see docs/supported-sql.md for what is answered"
@@ -191,29 +184,7 @@ def _bare(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def output_names(nodes: Iterable[exp.Expression]) -> list[str]:
-    """Names as DuckDB gives them: the alias, the column, or the expression's text; made unique by a suffix."""
-    found: list[str] = []
-    for node in nodes:
-        label = output_name(node)
-        chosen, number = label, 0
-        while chosen.lower() in (name.lower() for name in found):
-            number += 1
-            chosen = f"{label}_{number}"
-        found.append(chosen)
-    return found
-
-
-def output_name(node: exp.Expression) -> str:
-    if isinstance(node, exp.Alias):
-        return str(node.alias)[:120]
-    if isinstance(node, exp.Column):
-        return str(node.name)[:120]
-    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
-        return "count_star()"
-    return str(node.sql(dialect="duckdb", normalize_functions="lower", comments=False))[:120]
-
-
-def as_output(label: str, made: Made, *, row_wise: bool) -> Output:
+def as_output(label: str, made: OuterColumn, *, row_wise: bool) -> Output:
+    """A released column as an output of the Query."""
     expression = made.expression if row_wise else None
     return Output(label, "value" if made.uses else "key", made.type, made.direct, made.uses, expression)

@@ -6,22 +6,12 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from service.core.plan import Function
-from service.sql.expr.literals import literal
+from service.core.aggregates import COUNT, COUNT_DISTINCT, MODE, QUANTILE, AggregateSpec
 from service.sql.read.allow import AGGREGATE
+from service.sql.read.spellings import SIMPLE
+from service.sql.read.written_numbers import written_number
 from service.sql.refusals import refused
 
-SIMPLE: dict[type[exp.Expression], Function] = {
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.Variance: "var_samp",
-    exp.VariancePop: "var_pop",
-    exp.Stddev: "stddev_samp",
-    exp.StddevSamp: "stddev_samp",
-    exp.StddevPop: "stddev_pop",
-}
 QUERIES = (exp.Select, exp.Union, exp.Subquery)
 
 
@@ -29,7 +19,7 @@ QUERIES = (exp.Select, exp.Union, exp.Subquery)
 class Asked:
     """One aggregate as written. `argument` None: every row."""
 
-    function: Function
+    function: AggregateSpec
     argument: exp.Expression | None
     p: Fraction | None = None
     condition: exp.Expression | None = None
@@ -71,17 +61,17 @@ def asked(node: exp.Expression) -> Asked:
     if isinstance(node, exp.Count):
         return _count(node)
     if isinstance(node, exp.CountIf):
-        return Asked("count", None, condition=node.this)
+        return Asked(COUNT, None, condition=node.this)
     if isinstance(node, exp.ApproxDistinct):
-        return Asked("count_distinct", node.this)
+        return Asked(COUNT_DISTINCT, node.this)
     if isinstance(node, exp.Median):
-        return Asked("quantile", _plain(node), Fraction(1, 2))
+        return Asked(QUANTILE, _plain(node), Fraction(1, 2))
     if isinstance(node, exp.Mode) and node.this is not None:
-        return Asked("mode", _plain(node))
+        return Asked(MODE, _plain(node))
     if isinstance(node, exp.PercentileCont | exp.PercentileDisc) and node.args.get("expression") is not None:
-        return Asked("quantile", _plain(node), _rank(node.expression))
+        return Asked(QUANTILE, _plain(node), _rank(node.expression))
     if isinstance(node, exp.Quantile | exp.ApproxQuantile):
-        return Asked("quantile", _plain(node), _rank(node.args["quantile"]))
+        return Asked(QUANTILE, _plain(node), _rank(node.args["quantile"]))
     if type(node) in SIMPLE:
         return Asked(SIMPLE[type(node)], _plain(node))
     raise refused(
@@ -109,7 +99,7 @@ def _within(node: exp.WithinGroup) -> Asked:
         )
     ordered = order.expressions[0]
     if isinstance(node.this, exp.Mode):
-        return Asked("mode", ordered.this)
+        return Asked(MODE, ordered.this)
     if not isinstance(node.this, exp.PercentileCont | exp.PercentileDisc) or not isinstance(
         node.this.this, exp.Expression
     ):
@@ -120,26 +110,26 @@ def _within(node: exp.WithinGroup) -> Asked:
             remedy="write QUANTILE_CONT(x, 0.5)",
         )
     rank = _rank(node.this.this)
-    return Asked("quantile", ordered.this, 1 - rank if ordered.args.get("desc") else rank)
+    return Asked(QUANTILE, ordered.this, 1 - rank if ordered.args.get("desc") else rank)
 
 
 def _count(node: exp.Count) -> Asked:
     argument = node.this
     if argument is None or isinstance(argument, exp.Star):
-        return Asked("count", None)
+        return Asked(COUNT, None)
     if isinstance(argument, exp.Distinct):
         if len(argument.expressions) != 1:
             remedy = "count one expression, for instance a || '|' || b"
             raise refused("COUNT(DISTINCT a, b) is not answered", node, construct="COUNT DISTINCT", remedy=remedy)
-        return Asked("count_distinct", argument.expressions[0])
-    return Asked("count", argument)
+        return Asked(COUNT_DISTINCT, argument.expressions[0])
+    return Asked(COUNT, argument)
 
 
 def _rank(node: exp.Expression) -> Fraction:
     if isinstance(node, exp.Literal) and not node.is_string:
-        value = literal(node).constant
-        if value is not None and isinstance(value[0], int | Fraction) and 0 <= value[0] <= 1:
-            return Fraction(value[0])
+        rank, _ = written_number(node)
+        if 0 <= rank <= 1:
+            return Fraction(rank)
     raise refused(
         "a quantile's rank is a literal from 0 to 1", node, construct="QUANTILE", remedy="write QUANTILE_CONT(x, 0.5)"
     )

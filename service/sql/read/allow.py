@@ -10,6 +10,7 @@ Why  `SELECT … INTO t` has the class Select and makes a table; LIKE … has a 
 from sqlglot import exp
 
 from service.core.errors import ConstructRefused
+from service.sql.read.spellings import OWN, SIMPLE
 from service.sql.refusals import refused, spelled
 
 A = frozenset
@@ -100,8 +101,8 @@ SCALAR: dict[type[exp.Expr], frozenset[str]] = {
 AGGREGATE: dict[type[exp.Expr], frozenset[str]] = {
     exp.Count: A({"this", "big_int"}),
     exp.CountIf: ONE,
-    exp.Sum: ONE, exp.Avg: ONE, exp.Min: ONE, exp.Max: ONE, exp.Median: ONE, exp.Mode: ONE,
-    exp.Variance: ONE, exp.VariancePop: ONE, exp.Stddev: ONE, exp.StddevPop: ONE, exp.StddevSamp: ONE,
+    **dict.fromkeys(SIMPLE, ONE),
+    exp.Median: ONE, exp.Mode: ONE,
     exp.PercentileCont: TWO, exp.PercentileDisc: TWO,
     exp.Quantile: A({"this", "quantile"}),
     exp.ApproxQuantile: A({"this", "quantile"}),
@@ -124,14 +125,14 @@ WINDOW: dict[type[exp.Expr], frozenset[str]] = {
 ALLOWED = {**QUERY, **SCALAR, **AGGREGATE, **WINDOW}
 
 # What may stand in a tree that we emit: over private rows, and over released values.
-ORDERED = (exp.PercentileCont, exp.PercentileDisc, exp.Mode, exp.Median, exp.Quantile, exp.ApproxQuantile,
-           exp.ApproxDistinct, exp.WithinGroup, exp.Filter, exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevPop,
-           exp.StddevSamp, exp.Avg, exp.CountIf)  # fmt: skip
-OUTER = {kind: arguments for kind, arguments in ALLOWED.items() if kind not in (exp.Anonymous, exp.With, exp.CTE)}
+PER_UNIT = (exp.Count, exp.Sum, exp.Min, exp.Max)  # the aggregates of rows/per_unit.py
+NOWHERE = (exp.Anonymous, exp.With, exp.CTE, *OWN.values())
+OUTER = {kind: arguments for kind, arguments in ALLOWED.items() if kind not in NOWHERE}
 ROWS = {
     kind: arguments
     for kind, arguments in OUTER.items()
-    if kind not in (*ORDERED, *WINDOW, exp.Star, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Qualify, exp.Having)
+    if (kind not in AGGREGATE or kind in PER_UNIT)
+    and kind not in (*WINDOW, exp.Star, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Qualify, exp.Having)
 }
 
 REMEDIES: dict[str, str] = {
@@ -172,7 +173,7 @@ GENERAL = "see docs/supported-sql.md for what is answered, and rewrite this part
 
 
 def check(tree: exp.Expression) -> None:
-    """The whole tree, in the order in which it was written."""
+    """Refuses what is not listed; walks the whole tree, in the order in which it was written."""
     if not isinstance(tree, exp.Select | exp.Union | exp.Subquery):
         raise refused("only SELECT is answered", tree, construct=spelled(tree), remedy="write one SELECT statement")
     for node in tree.walk():

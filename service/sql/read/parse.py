@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from service.core.errors import ConstructRefused, SyntaxRefused
+from service.sql.read.spellings import name_aggregates
 
 # sqlglot warns with the text it could not read: the analyst's literals have no place in our logs.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
@@ -49,6 +50,7 @@ CHAIN = re.compile(r"(?:\bnot\b\s*|[-+~!@]\s*){24,}", re.IGNORECASE)
 
 
 def parse(sql: str, dialect: str) -> exp.Expression:
+    """The tree of one statement, within all limits, or a refusal."""
     if dialect not in DIALECTS:
         raise ConstructRefused(
             f"dialect {dialect[:40]!r} is not read",
@@ -57,6 +59,7 @@ def parse(sql: str, dialect: str) -> exp.Expression:
     check_size(sql)
     tree = _read(sql, dialect)
     check_shape(tree)
+    name_aggregates(tree)
     return tree
 
 
@@ -65,7 +68,7 @@ def _too_much(what: str, limit: int, remedy: str) -> ConstructRefused:
 
 
 def check_size(sql: str) -> None:
-    """What can be told from the text alone, in one linear scan."""
+    """Limits that can be told from the text alone, in one linear scan."""
     if len(sql) > BYTES or len(sql.encode("utf-8", "surrogatepass")) > BYTES:
         raise _too_much("bytes of SQL", BYTES, "ask for less in one query, or put long lists into a public table")
     bad = next((c for c in sql if (ord(c) < 32 and c not in "\t\n\r") or 0xD800 <= ord(c) < 0xE000), None)
@@ -131,7 +134,7 @@ def _said(found: Mapping[str, object], word: str) -> str:
 
 
 def check_shape(tree: exp.Expression) -> None:
-    """Depth, outputs, joins and IN items of the tree, without recursion. A chain of one operator of
+    """Limits of the tree (depth, outputs, joins, IN items), without recursion. A chain of one operator of
     AND or OR counts as one level, because we walk those in a loop."""
     joins = 0
     waiting: list[tuple[exp.Expression, int]] = [(tree, 1)]

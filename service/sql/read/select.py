@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from service.sql.outer.translate import output_names
 from service.sql.read.aggregates import own_aggregates
+from service.sql.read.output_names import output_names
 from service.sql.read.parse import OUTPUTS
 from service.sql.refusals import refused
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Outputs as (name, node without alias), group expressions, and whether rows are aggregated."""
+class SelectParts:
+    """One SELECT taken apart: outputs as (name, node without alias), group expressions, aggregates."""
 
     names: tuple[str, ...]
     nodes: tuple[exp.Expression, ...]
@@ -31,8 +31,11 @@ class Shape:
 Items = Sequence[tuple[str, Iterable[str]]]
 
 
-def shape(select: exp.Select, items: Items, known: set[str], merged: set[str]) -> Shape:
-    """`items` are the visible FROM items with their column names, `known` all names that are columns here."""
+def select_parts(select: exp.Select, items: Items, known: set[str], merged: set[str]) -> SelectParts:
+    """Takes one SELECT apart.
+
+    `items` are the visible FROM items with their column names, `known` all names that are columns here.
+    """
     written = _expanded(select, items, merged)
     names = output_names(written)
     nodes = [node.this if isinstance(node, exp.Alias) else node for node in written]
@@ -47,7 +50,7 @@ def shape(select: exp.Select, items: Items, known: set[str], merged: set[str]) -
     having = select.args["having"].this if select.args.get("having") is not None else None
     if having is not None and not groups and not aggregates:
         raise refused("HAVING without aggregates", having, construct="HAVING", remedy="write WHERE")
-    return Shape(tuple(names), tuple(nodes), aliases, tuple(groups), tuple(aggregates), distinct, having)
+    return SelectParts(tuple(names), tuple(nodes), aliases, tuple(groups), tuple(aggregates), distinct, having)
 
 
 def _expanded(select: exp.Select, items: Items, merged: set[str]) -> list[exp.Expression]:
@@ -103,7 +106,12 @@ def _groups(
             found.append(aliases[node.name.lower()])
         else:
             found.append(node)
-    for node in found:
+    _check_keys(found)
+    return found
+
+
+def _check_keys(keys: list[exp.Expression]) -> None:
+    for node in keys:
         if next(iter(own_aggregates(node)), None) is not None or node.find(exp.Window) is not None:
             raise refused(
                 "an aggregate can not be a group key",
@@ -118,7 +126,6 @@ def _groups(
                 construct="GROUP BY",
                 remedy="group by columns or row expressions",
             )
-    return found
 
 
 def position(node: exp.Literal, size: int, construct: str) -> int:

@@ -1,4 +1,4 @@
-"""Names to catalog columns.
+"""Binding: from the analyst's names to columns of the catalog.
 
 Tables are found by registered name alone, compared without case (also when quoted), because every declared
 name is lower-case. A CTE may not take the name of a registered table: engines disagree on which one wins.
@@ -11,13 +11,13 @@ from difflib import get_close_matches
 from sqlglot import exp
 
 from service.core.schema import Table
-from service.sql.expr.comparisons import comparable
-from service.sql.expr.conditions import CHAIN, Compiler
-from service.sql.expr.trees import conjuncts, operands
+from service.sql.expr.canonical import conjuncts, operands
+from service.sql.expr.comparisons import in_one_type
+from service.sql.expr.compiler import CHAIN, Compiler
 from service.sql.expr.values import Value
 from service.sql.refusals import refused
-from service.sql.rows.joins import Equality, Outer, aliases_of, join
-from service.sql.rows.relations import Context, Fields, Relation, bounded, materialise, scan
+from service.sql.rows.joins import Equality, LeftJoin, aliases_of, join
+from service.sql.rows.relations import Context, Fields, Relation, materialise, scan, under_asked_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Rows:
 
 @dataclass(slots=True)
 class RowScope:
-    """Columns of the FROM items, by the analyst's names."""
+    """What names mean inside one SELECT over private rows: the columns of its FROM items."""
 
     items: list[tuple[str, Fields]] = field(default_factory=list)
     merged: set[str] = field(default_factory=set)  # USING columns
@@ -112,6 +112,7 @@ def with_ctes(node: exp.Expression, env: Env, context: Context) -> Env:
 
 
 def find_table(node: exp.Table, context: Context) -> Table:
+    """The registered table that a name means, or a refusal."""
     label = node.name.lower()
     found = context.schema.tables.get(label)
     if found is None:
@@ -137,12 +138,13 @@ def renamed(fields: Fields, columns: tuple[str, ...], node: exp.Expression) -> F
 
 
 def alias_columns(node: exp.Expression) -> tuple[str, ...]:
+    """The names in `AS t(a, b)`."""
     alias = node.args.get("alias")
     return tuple(identifier(column) for column in alias.args.get("columns") or ()) if alias is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class FromItem:
     """One bound FROM item: its visible name and its rows; `join` is the Join node that brought it."""
 
     name: str
@@ -152,18 +154,21 @@ class Item:
 
 
 def table_rows(found: Table, context: Context) -> Rows:
+    """All rows of a registered table."""
     return Rows(*scan(found, context))
 
 
 def named_rows(rows: Rows, label: str, context: Context) -> Rows:
-    """Columns of a subquery answer to bounds given for `label.column`."""
-    return replace(rows, fields={key: bounded(value, f"{label}.{key}", context) for key, value in rows.fields.items()})
+    """Rows of a subquery, whose columns answer to bounds given for `label.column`."""
+    return replace(
+        rows, fields={key: under_asked_bounds(value, f"{label}.{key}", context) for key, value in rows.fields.items()}
+    )
 
 
-def relate(items: list[Item], scope: RowScope, where: exp.Expression | None, context: Context) -> Relation:
+def relate(items: list[FromItem], scope: RowScope, where: exp.Expression | None, context: Context) -> Relation:
     """FROM and WHERE as one Relation; fills `scope` on the way, item by item."""
     items = _turned(items)
-    steps: list[Relation | Outer] = []
+    steps: list[Relation | LeftJoin] = []
     inner: list[exp.Expression] = []
     equalities: list[Equality] = []
     compiler = Compiler(scope)
@@ -180,7 +185,7 @@ def relate(items: list[Item], scope: RowScope, where: exp.Expression | None, con
             scope.items.append((item.name, rows.fields))
             on = using + (conjuncts(item.join.args.get("on")) if item.join is not None else [])
             trees, links = _conditions(on, compiler)
-            steps.append(Outer(rows.relation, tuple(trees), tuple(links), item.join or item.node))
+            steps.append(LeftJoin(rows.relation, tuple(trees), tuple(links), item.join or item.node))
             scope.items[-1] = (item.name, fields)
             continue
         scope.items.append((item.name, fields))
@@ -212,7 +217,7 @@ def _conditions(parts: list[exp.Expression], compiler: Compiler) -> tuple[list[e
 
 def _equality(left: Value, right: Value, node: exp.Expression) -> Equality:
     """As the engine will compare them: a unique number is no longer unique once it is cast to DOUBLE."""
-    a, b = comparable(left, right, node)
+    a, b = in_one_type(left, right, node)
     return Equality(a, b, aliases_of(a.tree), aliases_of(b.tree))
 
 
@@ -231,7 +236,7 @@ def _null_side(value: Value) -> Value:
     return replace(value, tokens=frozenset())
 
 
-def _using(item: Item, scope: RowScope) -> list[exp.Expression]:
+def _using(item: FromItem, scope: RowScope) -> list[exp.Expression]:
     """USING (a) is left.a = right.a."""
     found: list[exp.Expression] = []
     for column in (item.join.args.get("using") or []) if item.join is not None else []:
@@ -249,7 +254,7 @@ def _side(node: exp.Join | None) -> str:
     return "" if node is None else str(node.args.get("side") or "").upper()
 
 
-def _turned(items: list[Item]) -> list[Item]:
+def _turned(items: list[FromItem]) -> list[FromItem]:
     """a RIGHT JOIN b is b LEFT JOIN a, where it is the first join; every other kind is refused."""
     for position, item in enumerate(items):
         side = _side(item.join)

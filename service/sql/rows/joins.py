@@ -1,4 +1,4 @@
-"""Joins inside the core.
+"""Joins inside the core: several relations become one, each row of it still with one unit.
 
 in   FROM items with their join conditions, and the conjuncts of WHERE
 out  one Relation: private parts equated on the hidden unit code, inner conditions moved into WHERE
@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from service.core.errors import ConstructRefused
 from service.core.plan import RowBound
-from service.sql.expr.trees import all_of, binary, text
+from service.sql.expr.canonical import all_of, canonical_text
+from service.sql.expr.trees import binary
 from service.sql.expr.values import UNIT, Value
 from service.sql.refusals import refused
 from service.sql.rows.relations import Relation
@@ -26,7 +27,7 @@ CROSSED_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """a = b among the conjuncts: which relations it touches and what their columns are."""
+    """An equality among the conjuncts: which relations it touches and what their columns are."""
 
     left: Value
     right: Value
@@ -44,7 +45,7 @@ class Equality:
 
 
 @dataclass(frozen=True, slots=True)
-class Outer:
+class LeftJoin:
     """A LEFT JOIN: the null-extended relation and its ON."""
 
     relation: Relation
@@ -54,13 +55,14 @@ class Outer:
 
 
 def aliases_of(tree: exp.Expression) -> frozenset[str]:
+    """The relations that an expression reads."""
     return frozenset(column.text("table") for column in tree.find_all(exp.Column))
 
 
 def join(
-    steps: list[Relation | Outer], where: list[exp.Expression], equalities: list[Equality], node: exp.Expression
+    steps: list[Relation | LeftJoin], where: list[exp.Expression], equalities: list[Equality], node: exp.Expression
 ) -> Relation:
-    """All items in the analyst's order. `where` holds the inner conditions and WHERE."""
+    """One relation of all items, in the analyst's order. `where` holds the inner conditions and WHERE."""
     inner = [step for step in steps if isinstance(step, Relation)]
     _check_linked([part for part in inner if part.private], equalities, node)
     state = _inner_bound(inner, equalities)
@@ -70,7 +72,7 @@ def join(
     unit = first.unit
     aliases = first.aliases
     for step in steps[1:]:
-        if isinstance(step, Outer):
+        if isinstance(step, LeftJoin):
             state = _left(state, step, aliases, unit)
             joins.append(_left_join(step, unit))
             aliases |= step.relation.aliases
@@ -89,7 +91,7 @@ def join(
     )
 
 
-def _left_join(step: Outer, unit: exp.Column | None) -> exp.Join:
+def _left_join(step: LeftJoin, unit: exp.Column | None) -> exp.Join:
     conditions = list(step.on)
     if step.relation.unit is not None:
         assert unit is not None
@@ -126,6 +128,7 @@ def _check_crossed(state: Relation, node: exp.Expression) -> None:
 
 
 def not_on_unit(node: exp.Expression) -> ConstructRefused:
+    """The refusal of a join of private rows that is not on the unit."""
     return refused(
         "private tables are joined on something other than the unit",
         node,
@@ -177,7 +180,7 @@ def _fit(state: Relation, part: Relation, equalities: list[Equality]) -> int:
 
 
 def _unique(relation: Relation, value: Value) -> bool:
-    return text(value.tree) in relation.unique or (relation.one_row and UNIT in value.tokens)
+    return canonical_text(value.tree) in relation.unique or (relation.one_row and UNIT in value.tokens)
 
 
 def _joined(state: Relation, part: Relation, fit: int) -> Relation:
@@ -205,7 +208,7 @@ def _joined(state: Relation, part: Relation, fit: int) -> Relation:
     return replace(merged, expected=expected, crossed=crossed)
 
 
-def _left(state: Relation, step: Outer, aliases: frozenset[str], unit: exp.Column | None) -> Relation:
+def _left(state: Relation, step: LeftJoin, aliases: frozenset[str], unit: exp.Column | None) -> Relation:
     """LEFT JOIN: the left side is preserved, so it must be the private one."""
     part = step.relation
     if part.private and unit is None:

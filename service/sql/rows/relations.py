@@ -11,10 +11,12 @@ from sqlglot import exp
 
 from service.core.errors import BoundsMissing
 from service.core.plan import RowBound
+from service.core.prepared import UNIT_COLUMN, code_name
 from service.core.request import Ask
-from service.core.schema import UNIT_COLUMN, Column, Schema, Table, UnitColumn, UnitVia, code_name
+from service.core.schema import Column, Schema, Table, UnitColumn, UnitVia
+from service.sql.expr.canonical import all_of, canonical_text
 from service.sql.expr.ranges import clamp_code, half_away
-from service.sql.expr.trees import aliased, all_of, name, subquery, table, text
+from service.sql.expr.trees import aliased, name, subquery, table
 from service.sql.expr.values import UNIT, Code, Range, Value
 
 Fields = Mapping[str, Value]
@@ -35,7 +37,7 @@ class Context:
         return f"t{self.names - 1}"
 
     def asked(self, key: str) -> tuple[bool, Range | None]:
-        """(was a bound asked for, the bound or None for: find it privately)."""
+        """The bound asked for a column: (was one asked for, the bound or None for: find it privately)."""
         self.known_bounds.add(key)
         if key in self.ask.bounds.unit_sum:
             self.known_bounds.add(key)
@@ -49,7 +51,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Rows before they are selected from. `unit` is None for public rows.
+    """Rows of a FROM clause with their unit, before anything is selected. `unit` is None for public rows.
 
     `unique` holds the canonical text of columns that are unique in it, `one_row`: a unit has at most one
     row. `bound` is Invariant P1's bound, or None. `bare`: a scan and nothing else, so it may be null-extended.
@@ -166,20 +168,22 @@ def _field(found: Table, column: Column, alias: str, context: Context) -> Value:
 
 
 def materialise(relation: Relation, fields: Fields, context: Context) -> tuple[Relation, Fields]:
-    """A derived table of it: needed where flattening would change the meaning (a null-extended side, UNION ALL)."""
+    """The relation as a derived table, where flattening would change the meaning (a null-extended side, UNION ALL)."""
     alias = context.alias()
     outputs: list[exp.Expression] = []
     if relation.unit is not None:
         outputs.append(aliased(relation.unit.copy(), UNIT_COLUMN))
     new: dict[str, Value] = {}
     for position, (label, value) in enumerate(fields.items()):
-        new[label] = column_of(value, f"c{position}", alias)
+        new[label] = as_column(value, f"c{position}", alias)
         outputs.append(aliased(value.tree.copy(), f"c{position}"))
         if value.code is not None:
             outputs.append(aliased(value.code.tree.copy(), code_name(f"c{position}")))
     if not outputs:
         outputs.append(aliased(exp.Literal(this="1", is_string=False), "c0"))
-    unique = {f"{alias}.c{i}" for i, value in enumerate(fields.values()) if text(value.tree) in relation.unique}
+    unique = {
+        f"{alias}.c{i}" for i, value in enumerate(fields.values()) if canonical_text(value.tree) in relation.unique
+    }
     made = Relation(
         subquery(relation.select(outputs), alias),
         frozenset({alias}),
@@ -194,13 +198,13 @@ def materialise(relation: Relation, fields: Fields, context: Context) -> tuple[R
     return made, new
 
 
-def column_of(value: Value, label: str, alias: str) -> Value:
+def as_column(value: Value, label: str, alias: str) -> Value:
     """The value as a column of a derived table."""
     code = None if value.code is None else replace(value.code, tree=name(code_name(label), alias))
     return replace(value, tree=name(label, alias), code=code, constant=None)
 
 
-def bounded(value: Value, key: str, context: Context) -> Value:
+def under_asked_bounds(value: Value, key: str, context: Context) -> Value:
     """A value of a subquery under the bounds that the request gives for its name."""
     asked, bound = context.asked(key)
     value = replace(value, source=value.source or key)

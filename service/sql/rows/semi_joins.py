@@ -6,29 +6,26 @@ private rows would let one person switch everyone's rows.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from service.core.schema import BOOLEAN
-from service.sql.expr.comparisons import comparable
-from service.sql.expr.conditions import Compiler
-from service.sql.expr.trees import aliased, binary, conjuncts
+from service.sql.expr.canonical import conjuncts
+from service.sql.expr.comparisons import in_one_type
+from service.sql.expr.compiler import Compiler
+from service.sql.expr.trees import aliased, binary
 from service.sql.expr.values import UNIT, Value, derived
 from service.sql.read.aggregates import own_aggregates
 from service.sql.refusals import refused
-from service.sql.rows.bind import Env, Item, RowScope, relate, with_ctes
+from service.sql.rows.bind import Env, FromItem, RowScope, relate, with_ctes
 from service.sql.rows.joins import aliases_of, not_on_unit
-from service.sql.rows.kinds import Released, Result
-
-if TYPE_CHECKING:
-    from service.sql.split import Splitter
+from service.sql.rows.kinds import QueryWalk, Released, Result
 
 
-def semi_join(splitter: "Splitter", node: exp.Expression, outer: RowScope, env: Env) -> Value:
-    """unit IN (SELECT unit …) and EXISTS (… WHERE inner.unit = outer.unit): only the unit's own rows decide."""
+def semi_join(walk: QueryWalk, node: exp.Expression, outer: RowScope, env: Env) -> Value:
+    """The condition of unit IN (SELECT unit …) or EXISTS (… WHERE inner.unit = outer.unit): only own rows decide."""
     if isinstance(node, exp.In):
-        return _in(splitter, node, outer, env)
+        return _in(walk, node, outer, env)
     inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
     if not isinstance(inner, exp.Select) or inner.args.get("group") is not None or _aggregates(inner):
         raise refused(
@@ -37,17 +34,17 @@ def semi_join(splitter: "Splitter", node: exp.Expression, outer: RowScope, env: 
             construct="EXISTS",
             remedy="write SELECT 1 FROM … WHERE inner.unit = outer.unit",
         )
-    inside = with_ctes(inner, env, splitter.context)
+    inside = with_ctes(inner, env, walk.context)
     no_tail(inner)
-    scope = RowScope(parent=outer, semi=lambda part, at: semi_join(splitter, part, at, inside))
+    scope = RowScope(parent=outer, semi=lambda part, at: semi_join(walk, part, at, inside))
     bound = [
-        Item(label, splitter.rows(_not_released(result, source), source), join, source)
-        for label, result, join, source in splitter.items(inner, inside)
+        FromItem(label, walk.rows(_not_released(result, source), source), join, source)
+        for label, result, join, source in walk.items(inner, inside)
     ]
     if not bound:
         raise refused("EXISTS needs a FROM clause", node, construct="EXISTS", remedy="name a table in FROM")
     where = inner.args["where"].this if inner.args.get("where") is not None else None
-    relation = relate(bound, scope, where, splitter.context)
+    relation = relate(bound, scope, where, walk.context)
     parts = list(relation.where)
     if relation.unit is not None:
         if outer.unit is None or not _ties_units(where, scope, relation.aliases):
@@ -57,16 +54,16 @@ def semi_join(splitter: "Splitter", node: exp.Expression, outer: RowScope, env: 
     return replace(Value(exp.Exists(this=chosen), BOOLEAN), domain=(False, True))
 
 
-def _in(splitter: "Splitter", node: exp.In, outer: RowScope, env: Env) -> Value:
+def _in(walk: QueryWalk, node: exp.In, outer: RowScope, env: Env) -> Value:
     value = Compiler(outer).value(node.this)
     query = node.args["query"]
-    rows = splitter.rows(_not_released(splitter.query(query, env), node), node)
+    rows = walk.rows(_not_released(walk.query(query, env), node), node)
     if len(rows.fields) != 1:
         raise refused("IN takes one column", node, construct="IN", remedy="select exactly one column")
     (member,) = rows.fields.values()
     relation = rows.relation
     if relation.unit is None:
-        a, b = comparable(value, member.fresh(), node)
+        a, b = in_one_type(value, member.fresh(), node)
         chosen = relation.select([aliased(b.tree, "one")])
         return replace(
             derived(exp.In(this=a.tree, query=exp.Subquery(this=chosen)), BOOLEAN, value), domain=(False, True)
@@ -88,6 +85,7 @@ def _in(splitter: "Splitter", node: exp.In, outer: RowScope, env: Env) -> Value:
 
 
 def no_tail(select: exp.Select) -> None:
+    """Refuses LIMIT, OFFSET and QUALIFY on private rows."""
     for key in ("limit", "offset", "qualify"):
         if select.args.get(key) is not None:
             raise refused(

@@ -1,5 +1,6 @@
 """Around every request: headers, ids, limits, logs, metrics."""
 
+import html
 import io
 import json
 import logging
@@ -135,12 +136,13 @@ def test_metrics_can_have_a_port_of_their_own() -> None:
         stop()
 
 
-def test_the_docs_page_has_commands_to_paste_and_no_script(house: House) -> None:
+def test_the_docs_page_has_commands_to_paste_shapes_and_no_script(house: House) -> None:
     page = house.client.get("/docs")
     assert page.status_code == 200
     assert "<script" not in page.text
     assert "/v1/queries" in page.text
     assert "Authorization: Bearer $KEY" in page.text
+    assert '"like_your_last": integer | null' in html.unescape(page.text)
     assert house.client.get("/docs/style.css").headers["content-type"].startswith("text/css")
 
 

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from service.api.formats import ARROW, CSV, JSON, choose, flat, to_arrow, to_csv
+from service.api.formats import ARROW, CSV, JSON, first_accepted, flat, to_arrow, to_csv
 
 ANSWER = json.dumps(
     {
@@ -38,7 +38,7 @@ ANSWER = json.dumps(
     ],
 )
 def test_the_accept_header_chooses_the_form(accept: str | None, chosen: str | None) -> None:
-    assert choose(accept) == chosen
+    assert first_accepted(accept) == chosen
 
 
 def test_flat_rows_carry_their_intervals() -> None:

@@ -7,14 +7,15 @@ import pyarrow as pa
 import pytest
 
 from service.core.errors import AnswerFailed
-from tests.fixtures.service import BODY, House, Sent
+from tests.fixtures.bodies import ANSWER, ESTIMATE
+from tests.fixtures.service import House, Sent
 
 QUERY = {"dataset": "shop", "sql": "SELECT COUNT(*) FROM customers", "epsilon": "0.1"}
 
 
 def test_a_new_answer_is_201_and_a_stored_one_200(house: House) -> None:
     first = house.ask("POST", "/v1/queries", "analyst", json=QUERY)
-    assert (first.status_code, first.json()) == (201, BODY)
+    assert (first.status_code, first.json()) == (201, ANSWER)
     house.answerer.sent = Sent(is_new=False)
     assert house.ask("POST", "/v1/queries", "analyst", json=QUERY).status_code == 200
 
@@ -108,7 +109,7 @@ def test_a_failure_is_the_last_state_that_is_followed(house: House, monkeypatch:
 
 
 def test_estimates_take_one_question_or_many_and_fit_an_epsilon(house: House) -> None:
-    assert house.ask("POST", "/v1/estimates", "analyst", json=QUERY).json() == {"cost": {"epsilon": "0.1"}}
+    assert house.ask("POST", "/v1/estimates", "analyst", json=QUERY).json() == ESTIMATE
     many = {"queries": [QUERY, QUERY, QUERY], "fit": {"epsilon": "0.1"}}
     assert len(house.ask("POST", "/v1/estimates", "analyst", json=many).json()["queries"]) == 3
     amounts = [ask.loss.amount for ask, *_ in house.answerer.asked[1:] if ask.loss]

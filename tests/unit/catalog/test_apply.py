@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.catalog.apply import ordered, read_catalog
+from service.catalog.apply import read_catalog, referenced_first
 from service.catalog.smartnoise import from_smartnoise
 from service.core.errors import CatalogRefused
 
@@ -30,7 +30,7 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\ndatasets: *b\n"
 def test_a_good_file_is_read_with_exact_amounts() -> None:
     shop = read_catalog(GOOD).datasets["shop"]
     assert str(shop.epsilon) == "0.1"
-    assert ordered(shop.tables) == ["orders", "lines"]
+    assert referenced_first(shop.tables) == ["orders", "lines"]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,7 @@ from typing import Any
 
 import duckdb
 
-from service.engine.duckdb.processes import frames as wire
-from service.engine.duckdb.processes import syscalls as calls
-from service.engine.duckdb.processes import worker
+from service.engine.duckdb.processes import frames, syscalls, worker
 from service.engine.duckdb.processes.seccomp import MACHINES
 
 PLACE = MACHINES[os.uname().machine][0]
@@ -55,7 +53,7 @@ class Intruder(worker.Worker):
         super().__init__(*given, **more)
         self.connection = Fragile(self.connection)  # type: ignore[assignment]
 
-    def _answer(self, header: wire.Header, payload: memoryview) -> tuple[wire.Header, bytes | memoryview]:
+    def _answer(self, header: frames.Header, payload: memoryview) -> tuple[frames.Header, bytes | memoryview]:
         if header["do"] == "attack":
             return {"errors": attack(header["file"]), "swept": sweep()}, b""
         return super()._answer(header, payload)
@@ -68,16 +66,16 @@ def attack(file: str) -> dict[str, int | None]:
         "local socket": lambda: socket.socket(socket.AF_UNIX).close(),
         "socket pair": socket.socketpair,
         "fork": fork,
-        "clone": lambda: call(calls.CLONE, signal.SIGCHLD, 0, 0, 0, 0),
-        "clone with a network": lambda: call(calls.CLONE, THREAD_BUT_OWN_NETWORK, 0, 0, 0, 0),
-        "clone3": lambda: call(calls.UNREADABLE["clone3"], 0, 0),
+        "clone": lambda: call(syscalls.CLONE, signal.SIGCHLD, 0, 0, 0, 0),
+        "clone with a network": lambda: call(syscalls.CLONE, THREAD_BUT_OWN_NETWORK, 0, 0, 0, 0),
+        "clone3": lambda: call(syscalls.UNREADABLE["clone3"], 0, 0),
         "subprocess": lambda: subprocess.run(["/bin/true"], check=True),
         "exec": lambda: os.execv("/nonexistent", ["x"]),
-        "ptrace": lambda: call(calls.NEVER["ptrace"], 16, NOBODY, 0, 0),
-        "memory of others": lambda: call(calls.NEVER["process_vm_readv"], NOBODY, 0, 0, 0, 0, 0),
+        "ptrace": lambda: call(syscalls.NEVER["ptrace"], 16, NOBODY, 0, 0),
+        "memory of others": lambda: call(syscalls.NEVER["process_vm_readv"], NOBODY, 0, 0, 0, 0, 0),
         "signal": lambda: os.kill(os.getppid(), 0),
-        "signal by thread": lambda: call(calls.TGKILL, os.getppid(), os.getppid(), 0),
-        "limits of others": lambda: call(calls.PRLIMIT, NOBODY, 0, 0, 0),
+        "signal by thread": lambda: call(syscalls.TGKILL, os.getppid(), os.getppid(), 0),
+        "limits of others": lambda: call(syscalls.PRLIMIT, NOBODY, 0, 0, 0),
         "x32": lambda: refused(SYSTEM.syscall(ctypes.c_long(0x40000000 | 39))),
         "younger call": lambda: call((1000, 1000)),
         "write": lambda: open(file, "r+").close(),
@@ -86,7 +84,7 @@ def attack(file: str) -> dict[str, int | None]:
         "change the mode": lambda: os.chmod(file, 0o644),
         "rename": lambda: os.rename(file, file),
         "remove": lambda: os.unlink(file),
-        "own signal": lambda: call(calls.TGKILL, os.getpid(), threading.get_native_id(), 0),
+        "own signal": lambda: call(syscalls.TGKILL, os.getpid(), threading.get_native_id(), 0),
         "thread": lambda: threading.Thread(target=str).start(),
         "read": lambda: open(file).close(),
     }
@@ -96,7 +94,7 @@ def attack(file: str) -> dict[str, int | None]:
 def sweep() -> dict[str, int | None]:
     """Every listed call, with arguments that no kernel takes; from another thread than the one that was filtered."""
     found: dict[str, int | None] = {}
-    listed = {**calls.NEVER, **calls.CHANGES, **calls.UNREADABLE}
+    listed = {**syscalls.NEVER, **syscalls.CHANGES, **syscalls.UNREADABLE}
 
     def run() -> None:
         for name, numbers in listed.items():
@@ -124,11 +122,11 @@ def fork() -> None:
     os.waitpid(pid, 0)
 
 
-def call(numbers: calls.Numbers, *arguments: int) -> None:
+def call(numbers: syscalls.Numbers, *arguments: int) -> None:
     number = numbers[PLACE]
     assert number is not None
     result = SYSTEM.syscall(ctypes.c_long(number), *(ctypes.c_long(argument) for argument in arguments))
-    if result == 0 and numbers in (calls.CLONE, calls.NEVER["fork"], calls.NEVER["vfork"]):
+    if result == 0 and numbers in (syscalls.CLONE, syscalls.NEVER["fork"], syscalls.NEVER["vfork"]):
         os._exit(0)  # nothing refused it: this is the new process
     refused(result)
 

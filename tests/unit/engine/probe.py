@@ -6,8 +6,7 @@ import resource
 import socket
 import sys
 
-from service.engine.duckdb.processes import cage
-from service.engine.duckdb.processes import frames as wire
+from service.engine.duckdb.processes import cage, frames
 
 LIMITS = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_NOFILE")
 
@@ -17,15 +16,15 @@ def main() -> None:
     cage.enclose_process()
     cage.die_with_parent()
     channel = socket.socket(fileno=options["fd"])
-    wire.send(channel, {"ready": True})
+    frames.send(channel, {"ready": True})
     while True:
         try:
-            request, _ = wire.receive(channel)
-        except wire.ConnectionLost:
+            request, _ = frames.receive(channel)
+        except frames.ConnectionLost:
             return
         cage.limit_memory(options["memory_bytes"])
         cage.limit_cpu(request["seconds"], options["threads"])
-        wire.send(
+        frames.send(
             channel,
             {
                 "environment": dict(os.environ),

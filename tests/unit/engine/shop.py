@@ -9,7 +9,19 @@ from pathlib import Path
 
 import duckdb
 
-from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR, Column, SqlType, Table, UnitColumn, UnitVia
+from service.core.schema import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    TIMESTAMP,
+    VARCHAR,
+    Column,
+    Schema,
+    SqlType,
+    Table,
+    UnitColumn,
+    UnitVia,
+)
 from service.engine.sources import Source
 
 MONEY = SqlType("DECIMAL", 10, 2)
@@ -24,6 +36,7 @@ CUSTOMERS = table(
     Column("id", BIGINT, unique=True),
     Column("age", BIGINT, Fraction(18), Fraction(90), Fraction(1)),
     Column("joined", TIMESTAMP),
+    Column("account", BIGINT, Fraction(-(2**59)), Fraction(2**59), Fraction(1)),
     unit=UnitColumn("id"),
 )
 ORDERS = table(
@@ -49,10 +62,16 @@ SHOPS = table(
     unit=None,
 )
 DECLARED = {declared.name: declared for declared in (CUSTOMERS, ORDERS, LINES, SHOPS)}
+SCHEMA = Schema("shop", "customer", DECLARED)
 
 JOINED = datetime(2020, 5, 17, 12, 30, 0, 250)
 ROWS: dict[str, list[tuple[object, ...]]] = {
-    "customers": [(1, 30, JOINED), (2, 17, JOINED), (3, 200, None), (None, 50, None)],
+    "customers": [
+        (1, 30, JOINED, 2**59),
+        (2, 17, JOINED, 1 - 2**59),
+        (3, 200, None, 7),
+        (None, 50, None, 2**59),
+    ],
     "orders": [
         (10, 1, "12.34", 1.0625, date(2024, 1, 1), "north"),
         (11, 1, "250.00", float("nan"), date(2024, 1, 2), "south"),
@@ -64,7 +83,7 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
     "shops": [("south", 2.5), ("north", float("nan")), ("east", -0.0), (None, 1.0)],
 }
 SQL_TYPES = {
-    "customers": "id BIGINT, age BIGINT, joined TIMESTAMP",
+    "customers": "id BIGINT, age BIGINT, joined TIMESTAMP, account BIGINT",
     "orders": 'order_id BIGINT, customer BIGINT, amount DECIMAL(10,2), weight DOUBLE, "day" DATE, shop VARCHAR',
     "lines": "order_id BIGINT, pieces BIGINT",
     "shops": '"name" VARCHAR, size DOUBLE',

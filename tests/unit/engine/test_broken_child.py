@@ -8,14 +8,14 @@ import duckdb
 import numpy as np
 import pytest
 
-from service.core.plan import Statement
-from service.engine.base import EngineFailed
+from service.engine.base import EngineFailed, ScratchRefused
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import Importer, ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
 from service.engine.duckdb.processes import pool
-from service.engine.duckdb.scratch import Scratch, ScratchOptions, ScratchRefused
-from tests.unit.engine.contract import SECONDS, column
+from service.engine.duckdb.scratch import DuckDBScratch, ScratchOptions
+from service.engine.emit.spelling import Statement
 from tests.unit.engine.shop import DECLARED, write_shop
+from tests.unit.engine.sql_text import SECONDS, column, rows
 
 MEMORY = 256 * 2**20
 INTRUDER = "tests.unit.engine.intruder"
@@ -27,7 +27,7 @@ KINDS = {"core_0": {name: column.type for name, column in DECLARED["orders"].col
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken")
     sources = write_shop(folder / "sources")
-    importer = Importer(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
     importer.prepare("shop", DECLARED["orders"], sources["orders"])
     return folder / "data"
 
@@ -53,9 +53,9 @@ def fragile(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBEngin
 
 
 @pytest.fixture
-def scratch(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scratch]:
+def scratch(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBScratch]:
     monkeypatch.setattr(pool, "MODULE", INTRUDER)
-    held = Scratch(data, ScratchOptions(workers=1, memory_bytes=MEMORY))
+    held = DuckDBScratch(data, ScratchOptions(workers=1, memory_bytes=MEMORY))
     yield held
     held.close()
 
@@ -76,7 +76,7 @@ def breaks(engine: DuckDBEngine, sql: str, reason: str) -> int:
     with engine.slot("shop", SECONDS) as slot:
         child = slot._child
         with pytest.raises(EngineFailed) as failed:
-            slot.run(Statement(sql, ("n",)), None, SECONDS)
+            slot._run(Statement(sql, ("n",)), None, SECONDS)
         assert failed.value.reason == reason
         with pytest.raises(EngineFailed) as again:
             column(slot, "SELECT 1 AS n")
@@ -110,23 +110,23 @@ def test_an_ordinary_error_costs_no_child(engine: DuckDBEngine) -> None:
         assert slot._child.process.pid == pid
 
 
-def test_a_broken_scratch_child_is_replaced_and_shows_no_address(scratch: Scratch) -> None:
+def test_a_broken_scratch_child_is_replaced_and_shows_no_address(scratch: DuckDBScratch) -> None:
     with pytest.raises(ScratchRefused) as refused:
-        scratch.run("SELECT a, 'FATAL' AS b FROM core_0", TABLES, (), "shop", SECONDS)
+        scratch._run("SELECT a, 'FATAL' AS b FROM core_0", TABLES, (), "shop", SECONDS)
     assert refused.value.message == "FATAL Error: Failed: database has been invalidated"
-    assert scratch.run("SELECT a FROM core_0", TABLES, (), "shop", SECONDS).rows == [(0,), (1,), (2,)]
+    assert rows(scratch._run("SELECT a FROM core_0", TABLES, (), "shop", SECONDS)) == [(0,), (1,), (2,)]
 
 
-def test_a_rehearsal_that_breaks_the_child_breaks_no_other(scratch: Scratch) -> None:
+def test_a_rehearsal_that_breaks_the_child_breaks_no_other(scratch: DuckDBScratch) -> None:
     """What made-up rows run into is theirs alone, so the rehearsal passes; its child does not stay."""
     sql = "SELECT order_id, 'FATAL' AS b FROM core_0"
-    assert scratch.rehearse(sql, KINDS, SECONDS).types == ("BIGINT", "VARCHAR")
-    assert scratch.rehearse("SELECT order_id FROM core_0", KINDS, SECONDS).types == ("BIGINT",)
+    assert scratch._rehearse(sql, KINDS, SECONDS).types == ("BIGINT", "VARCHAR")
+    assert scratch._rehearse("SELECT order_id FROM core_0", KINDS, SECONDS).types == ("BIGINT",)
 
 
-def test_sql_at_which_the_database_trips_is_refused_in_one_line(scratch: Scratch) -> None:
+def test_sql_at_which_the_database_trips_is_refused_in_one_line(scratch: DuckDBScratch) -> None:
     with pytest.raises(ScratchRefused) as refused:
-        scratch.rehearse(f"SELECT order_id FROM core_0 WHERE ({internal_error()}) > 0", KINDS, SECONDS)
+        scratch._rehearse(f"SELECT order_id FROM core_0 WHERE ({internal_error()}) > 0", KINDS, SECONDS)
     assert refused.value.message.startswith("INTERNAL Error")
     assert "\n" not in refused.value.message
-    assert scratch.rehearse("SELECT order_id FROM core_0", KINDS, SECONDS).types == ("BIGINT",)
+    assert scratch._rehearse("SELECT order_id FROM core_0", KINDS, SECONDS).types == ("BIGINT",)

@@ -10,35 +10,37 @@ from pathlib import Path
 import pytest
 
 from service.core.boundary import KeyTable
-from service.core.plan import Statement
-from service.engine.base import Engine, EngineFailed
+from service.engine.base import EngineFailed, Work
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import Importer, ImportOptions
-from tests.unit.engine.contract import SECONDS, SLOW, EngineContract, column, objects
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.emit.spelling import Statement
+from tests.unit.engine.asking import objects
+from tests.unit.engine.contract import EngineContract
 from tests.unit.engine.shop import DECLARED, write_shop
+from tests.unit.engine.sql_text import SECONDS, SLOW, column
 
 MEMORY = 256 * 2**20
 
 
 @pytest.fixture(scope="module")
-def importer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Importer, Path]:
+def importer(tmp_path_factory: pytest.TempPathFactory) -> tuple[DuckDBImporter, Path]:
     folder = tmp_path_factory.mktemp("shop")
     sources = write_shop(folder / "sources")
-    held = Importer(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
+    held = DuckDBImporter(folder / "data", [folder / "sources"], ImportOptions(MEMORY, threads=1))
     for name, declared in DECLARED.items():
         held.prepare("shop", declared, sources[name])
     return held, folder
 
 
 @pytest.fixture(scope="module")
-def engine(importer: tuple[Importer, Path]) -> Iterator[DuckDBEngine]:
+def engine(importer: tuple[DuckDBImporter, Path]) -> Iterator[DuckDBEngine]:
     held = DuckDBEngine(importer[1] / "data", EngineOptions(workers=2, memory_bytes=2 * MEMORY, threads=1))
     yield held
     held.close()
 
 
 @pytest.fixture
-def new_version(importer: tuple[Importer, Path]) -> Callable[[], int]:
+def new_version(importer: tuple[DuckDBImporter, Path]) -> Callable[[], int]:
     def prepare() -> int:
         sources = write_shop(importer[1] / "sources")
         return importer[0].prepare("shop", DECLARED["orders"], sources["orders"]).data_version
@@ -55,7 +57,7 @@ def test_a_child_killed_in_mid_query_costs_that_query_only(engine: DuckDBEngine)
         pid = slot._child.process.pid
         threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
         with pytest.raises(EngineFailed) as failed:
-            slot.run(Statement(SLOW, ("n",)), None, SECONDS)
+            slot._run(Statement(SLOW, ("n",)), None, SECONDS)
         assert failed.value.reason == "died"
         with pytest.raises(EngineFailed):
             column(slot, "SELECT 1 AS n")
@@ -84,7 +86,7 @@ def test_statements_reuse_a_warm_child(engine: DuckDBEngine) -> None:
 def test_no_more_children_hold_data_than_there_are_workers(tmp_path: Path) -> None:
     """Each may fill its part of the memory, busy or idle: so the limit holds whatever datasets are asked."""
     sources = write_shop(tmp_path / "sources")
-    importer = Importer(tmp_path / "data", [tmp_path / "sources"], ImportOptions(MEMORY, threads=1))
+    importer = DuckDBImporter(tmp_path / "data", [tmp_path / "sources"], ImportOptions(MEMORY, threads=1))
     for dataset in ("a", "b", "c"):
         importer.prepare(dataset, DECLARED["orders"], sources["orders"])
     held = DuckDBEngine(tmp_path / "data", EngineOptions(workers=2, memory_bytes=2 * MEMORY, threads=1))
@@ -100,24 +102,7 @@ def test_no_more_children_hold_data_than_there_are_workers(tmp_path: Path) -> No
     assert seen[0] is seen[2]
 
 
-def test_the_engine_says_whether_it_is_ready(importer: tuple[Importer, Path]) -> None:
-    held = DuckDBEngine(importer[1] / "data", EngineOptions(workers=1, memory_bytes=MEMORY, threads=1))
-    try:
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            try:
-                held.ping()
-                break
-            except EngineFailed:
-                time.sleep(0.05)
-        held.ping()
-    finally:
-        held.close()
-    with pytest.raises(EngineFailed):
-        held.ping()
-
-
-def test_closing_leaves_no_children(importer: tuple[Importer, Path]) -> None:
+def test_closing_leaves_no_children(importer: tuple[DuckDBImporter, Path]) -> None:
     held = DuckDBEngine(importer[1] / "data", EngineOptions(workers=1, memory_bytes=MEMORY, threads=1))
     with held.slot("shop", SECONDS) as slot:
         process = slot._child.process
@@ -133,11 +118,24 @@ def test_a_key_table_that_makes_no_sense_is_a_failure_like_any_other(engine: Duc
         assert column(slot, "SELECT 1 AS n") == [1]
 
 
+def test_the_key_table_is_there_for_its_run_only(engine: DuckDBEngine) -> None:
+    with engine.slot("shop", SECONDS) as slot:
+        assert column(slot, 'SELECT COUNT(*) AS n FROM "#keys"', KeyTable({"k0": objects("a", None)}, 2)) == [2]
+        with pytest.raises(EngineFailed):
+            column(slot, 'SELECT COUNT(*) AS n FROM "#keys"')
+
+
+@pytest.mark.parametrize("wrong", ["SELECT 1 AS m", "SELECT 1.5 AS n", "SELECT 'a' AS n", "SELECT 1 AS n, 2 AS m"])
+def test_columns_that_were_not_promised_are_a_failure(engine: DuckDBEngine, wrong: str) -> None:
+    with engine.slot("shop", SECONDS) as slot, pytest.raises(EngineFailed):
+        column(slot, wrong)
+
+
+def test_work_of_another_engine_is_a_bug(engine: DuckDBEngine) -> None:
+    with engine.slot("shop", SECONDS) as slot, pytest.raises(AssertionError):
+        slot.compute(Work(), None, SECONDS)
+
+
 def test_a_day_that_python_has_not_is_a_failure_like_any_other(engine: DuckDBEngine) -> None:
     with engine.slot("shop", SECONDS) as slot, pytest.raises(EngineFailed):
-        slot.run(Statement("SELECT 1 AS n, DATE '12000-01-01' AS k0", ("n",), ("k0",)), None, SECONDS)
-
-
-def test_the_engine_is_an_engine(engine: DuckDBEngine) -> None:
-    held: Engine = engine
-    assert held.dialect == "duckdb"
+        slot._run(Statement("SELECT 1 AS n, DATE '12000-01-01' AS k0", ("n",), ("k0",)), None, SECONDS)

@@ -1,7 +1,6 @@
 """How needs become statements: grouping, columns, widths, and totality on extreme codes."""
 
 from dataclasses import replace
-from datetime import date, datetime
 from math import isqrt
 
 import duckdb
@@ -25,8 +24,8 @@ from service.core.plan import (
     UnitSumWeight,
     UnitTotalsNeed,
 )
-from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, Scalar, SqlType
-from service.engine.emit.spelling import choice, literal, root
+from service.core.schema import BIGINT
+from service.engine.emit.spelling import choice, root
 from service.engine.emit.statements import emit
 from tests.fixtures.prepared import fetch
 from tests.fixtures.visits import HIGH, LOW, answer, open_hospital, scan_plan, visit
@@ -169,25 +168,3 @@ def test_choices_differ_by_salt_by_unit_and_by_the_order_of_parts() -> None:
         assert len(seen) == 7
         orders = {tuple(sorted(range(8), key=lambda g: chosen(9, unit, str(g)))) for unit in range(30)}
         assert len(orders) == 30, "the order of groups must differ from unit to unit"
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("it's", VARCHAR),
-        (None, VARCHAR),
-        (True, BOOLEAN),
-        (-3, BIGINT),
-        (0.1, DOUBLE),
-        ("'; DROP TABLE x; --", VARCHAR),
-    ],
-)
-def test_a_literal_comes_back_as_it_went_in(value: Scalar, kind: SqlType) -> None:
-    with duckdb.connect() as connection:
-        assert connection.execute(f"SELECT {literal(value, kind)}").fetchall() == [(value,)]
-
-
-def test_dates_and_timestamps_are_literals_too() -> None:
-    with duckdb.connect() as connection:
-        for value, kind in ((date(2024, 2, 29), DATE), (datetime(2024, 2, 29, 1, 2, 3, 4), TIMESTAMP)):
-            assert connection.execute(f"SELECT {literal(value, kind)}").fetchall() == [(value,)]

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from service.core.boundary import Array
 from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType
-from service.engine.duckdb.processes import frames as wire
+from service.engine.duckdb.processes import frames
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(10**38) + 1, 10**38 - 1), st.integers(-3, 3)), max_size=20))
 def test_wide_integers_survive_exactly(values: list[int | None]) -> None:
     column = pa.chunked_array([pa.array(values, type=pa.decimal128(38, 0))])
-    held = wire.integers(wire.unpack(wire.pack(pa.table({"a": column}))).column("a"))
+    held = frames.integers(frames.unpack_table(frames.pack_table(pa.table({"a": column}))).column("a"))
     expected = [value or 0 for value in values]
     assert held.tolist() == expected
     fits = all(-(2**63) <= value < 2**63 for value in expected)
@@ -28,19 +28,19 @@ def test_wide_integers_survive_exactly(values: list[int | None]) -> None:
 
 def test_sliced_and_chunked_columns_are_read_right() -> None:
     whole = pa.array([1, 2**70, -(2**70), 4], type=pa.decimal128(38, 0))
-    assert wire.integers(pa.chunked_array([whole[2:], whole[:1]])).tolist() == [-(2**70), 4, 1]
-    assert wire.integers(pa.chunked_array([whole[1:3]])).tolist() == [2**70, -(2**70)]
-    assert wire.integers(pa.chunked_array([], type=pa.int64())).tolist() == []
+    assert frames.integers(pa.chunked_array([whole[2:], whole[:1]])).tolist() == [-(2**70), 4, 1]
+    assert frames.integers(pa.chunked_array([whole[1:3]])).tolist() == [2**70, -(2**70)]
+    assert frames.integers(pa.chunked_array([], type=pa.int64())).tolist() == []
 
 
 def test_unsigned_integers_beyond_63_bits_stay_exact() -> None:
-    assert wire.integers(pa.chunked_array([pa.array([2**64 - 1, 0], type=pa.uint64())])).tolist() == [2**64 - 1, 0]
+    assert frames.integers(pa.chunked_array([pa.array([2**64 - 1, 0], type=pa.uint64())])).tolist() == [2**64 - 1, 0]
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.string(), pa.decimal128(10, 2), pa.bool_()])
 def test_only_integers_are_exact_columns(kind: pa.DataType) -> None:
     with pytest.raises(TypeError):
-        wire.integers(pa.chunked_array([pa.array([None], type=kind)]))
+        frames.integers(pa.chunked_array([pa.array([None], type=kind)]))
 
 
 def test_keys_become_scalars() -> None:
@@ -54,7 +54,7 @@ def test_keys_become_scalars() -> None:
             "long": pa.array([Decimal("7.25"), None], type=pa.decimal128(38, 2)),
         }
     )
-    read = {name: wire.scalars(table.column(name)) for name in table.column_names}
+    read = {name: frames.scalars(table.column(name)) for name in table.column_names}
     assert all(column.dtype == object and column[1] is None for column in read.values())
     first = {name: column[0] for name, column in read.items()}
     assert first == {
@@ -75,21 +75,21 @@ def test_keys_become_scalars() -> None:
 def test_keys_are_python_values_not_numpys(values: list[object]) -> None:
     for chunks in ([values], [values, values]):
         column = pa.chunked_array([pa.array(chunk) for chunk in chunks], type=pa.array(values).type)
-        held = wire.scalars(column).tolist()
+        held = frames.scalars(column).tolist()
         assert held == values * len(chunks)
         assert [type(value) for value in held] == [type(value) for value in values] * len(chunks)
 
 
 def test_columns_that_are_all_null_are_text() -> None:
     """DuckDB casts the text side of a comparison: a NULL that is no number can not make a private text fail."""
-    assert wire.arrow_column(np.array([None, None], dtype=object)).type == pa.string()
-    assert wire.arrow_column(np.array([], dtype=object)).type == pa.string()
+    assert frames.arrow_column(np.array([None, None], dtype=object)).type == pa.string()
+    assert frames.arrow_column(np.array([], dtype=object)).type == pa.string()
 
 
 def test_a_frame_arrives_as_it_was_sent() -> None:
     here, there = socket.socketpair()
-    wire.send(here, {"a": [1, "ü"]}, b"\0\1")
-    header, payload = wire.receive(there)
+    frames.send(here, {"a": [1, "ü"]}, b"\0\1")
+    header, payload = frames.receive(there)
     assert header == {"a": [1, "ü"]}
     assert bytes(payload) == b"\0\1"
 
@@ -99,25 +99,25 @@ def test_a_frame_arrives_as_it_was_sent() -> None:
     [
         b"",
         b"\1",
-        wire.HEAD.pack(2**31, 0),
-        wire.HEAD.pack(2, 2**60) + b"{}",
-        wire.HEAD.pack(2, 0) + b"[]",
-        wire.HEAD.pack(2, 0) + b"{x",
+        frames.HEAD.pack(2**31, 0),
+        frames.HEAD.pack(2, 2**60) + b"{}",
+        frames.HEAD.pack(2, 0) + b"[]",
+        frames.HEAD.pack(2, 0) + b"{x",
     ],
 )
 def test_a_child_that_talks_nonsense_is_a_lost_child(bytes_sent: bytes) -> None:
     here, there = socket.socketpair()
     here.sendall(bytes_sent)
     here.close()
-    with pytest.raises(wire.ConnectionLost):
-        wire.receive(there)
+    with pytest.raises(frames.ConnectionLost):
+        frames.receive(there)
 
 
 def test_silence_ends_at_the_deadline() -> None:
     _here, there = socket.socketpair()
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        wire.receive(there, began + 0.05)
+        frames.receive(there, began + 0.05)
     assert time.monotonic() - began < 1
 
 
@@ -131,7 +131,7 @@ def test_a_short_decimal_that_came_as_a_float_or_a_whole_number_is_itself_again(
     precision, scale, code = made
     exact = Decimal(code).scaleb(-scale)
     values = np.array([int(exact) if scale == 0 else float(exact), None], dtype=object)
-    column = wire.typed_column(values, SqlType("DECIMAL", precision, scale))
+    column = frames.typed_column(values, SqlType("DECIMAL", precision, scale))
     assert column.type == pa.decimal128(precision, scale)
     assert column.to_pylist() == [exact, None]
 
@@ -149,6 +149,6 @@ def test_a_short_decimal_that_came_as_a_float_or_a_whole_number_is_itself_again(
     ],
 )
 def test_a_declared_type_never_changes_a_value(kind: SqlType, values: Array, expected: pa.DataType) -> None:
-    column = wire.typed_column(values, kind)
+    column = frames.typed_column(values, kind)
     assert column.type == expected
-    assert column.cast(wire.arrow_column(values).type).equals(wire.arrow_column(values))
+    assert column.cast(frames.arrow_column(values).type).equals(frames.arrow_column(values))

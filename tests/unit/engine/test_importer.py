@@ -1,79 +1,27 @@
-"""Importing: what comes out, what is refused, and that a refusal changes nothing."""
+"""Importing: what comes out, in which version, and what the admin hears of it."""
 
-import copy
 import threading
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 
-from service.core.errors import CatalogRefused, Conflict, NotFound, SourceRefused
-from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR, Column, SqlType, Table, UnitColumn, UnitVia
-from service.engine.duckdb import manifest as manifests
-from service.engine.duckdb.importing.importer import Importer, ImportOptions, Progress
+from service.core.errors import Conflict, NotFound
+from service.core.prepared import UNIT_COLUMNS, index_columns, row_columns
+from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, Column, SqlType, UnitColumn
+from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.reports import Progress
 from service.engine.sources import Source
+from tests.unit.engine.place import ORDERS, ROWS, TYPES, VISITS, Place, import_chain, import_visits, refuse
 from tests.unit.engine.shop import table, write_parquet
-
-MEMORY = 256 * 2**20
-VISITS = table(
-    "visits",
-    Column("person", BIGINT),
-    Column("ward", VARCHAR, domain=("a", "b")),
-    Column("days", BIGINT, Fraction(0), Fraction(10), Fraction(1)),
-    unit=UnitColumn("person"),
-)
-TYPES = "person BIGINT, ward VARCHAR, days BIGINT"
-ROWS: list[tuple[object, ...]] = [(7, "a", 3), (8, "b", 4), (7, "b", 12), (None, "a", 1), (9, "c", None)]
-
-
-class Place:
-    """A data folder, a sources folder, an importer, and a look at what was prepared."""
-
-    def __init__(self, folder: Path) -> None:
-        self.data, self.sources = folder / "data", folder / "sources"
-        self.sources.mkdir()
-        self.importer = Importer(self.data, [self.sources], ImportOptions(MEMORY, threads=2))
-        self.folder = manifests.dataset_folder(self.data, "d")
-
-    @property
-    def manifest(self) -> manifests.Manifest:
-        held = manifests.load(self.folder)
-        assert held is not None
-        return held
-
-    def read(self, name: str, sql: str) -> list[tuple[Any, ...]]:
-        """`sql` over the prepared file of a table (rows, units) or the dictionary ("#units")."""
-        file = self.manifest.units_file if name == "#units" else self.manifest.tables[name].file
-        with duckdb.connect(str(self.folder / str(file)), read_only=True) as database:
-            return database.execute(sql).fetchall()
-
-    def files(self) -> set[str]:
-        return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*.duckdb*")}
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
-
-
-def import_visits(place: Place, rows: list[tuple[object, ...]] = ROWS, declared: Table = VISITS) -> Any:
-    source = write_parquet(place.sources, "visits", rows, TYPES)
-    return place.importer.prepare("d", declared, source)
-
-
-def refuse(place: Place, declared: Table, source: Source, words: str) -> None:
-    """The import is refused in words, and whatever served before still does."""
-    before = manifests.load(place.folder)
-    files = place.files() if before else set()
-    with pytest.raises((SourceRefused, CatalogRefused)) as refused:
-        place.importer.prepare("d", declared, source)
-    assert words in refused.value.detail
-    assert manifests.load(place.folder) == before
-    assert (place.files() if before else set()) == files
 
 
 def test_every_kind_of_source_gives_the_same_table(place: Place) -> None:
@@ -103,6 +51,47 @@ def test_every_kind_of_source_gives_the_same_table(place: Place) -> None:
     assert all(other == seen[0] for other in seen)
 
 
+def test_the_prepared_copy_has_the_names_and_types_that_everybody_relies_on(place: Place) -> None:
+    """And every kind of column that can be declared."""
+    columns = (
+        Column("p", BIGINT),
+        Column("b", BOOLEAN, Fraction(0), Fraction(1), Fraction(1)),
+        Column("x", DOUBLE, Fraction(-1), Fraction(1), Fraction(1, 8)),
+        Column("m", SqlType("DECIMAL", 10, 2), Fraction(0), Fraction(9), Fraction(1, 100)),
+        Column("d", DATE, Fraction(0), Fraction(9), Fraction(1)),
+        Column("s", TIMESTAMP, Fraction(0), Fraction(9), Fraction(1)),
+        Column("t", VARCHAR),
+    )
+    types = ", ".join(f"{column.name} {column.type}" for column in columns)
+    row = (1, True, 0.5, "1.23", date(1970, 1, 2), datetime(1970, 1, 1), "a")
+    source = write_parquet(place.sources, "all", [row], types)
+    for declared in (table("private", *columns, unit=UnitColumn("p")), table("public", *columns, unit=None)):
+        place.importer.prepare("d", declared, source)
+        assert described(place, declared.name, "rows") == row_columns(declared)
+        if declared.private:
+            assert described(place, declared.name, "units") == index_columns(declared)
+    assert described(place, "#units", "units").items() >= UNIT_COLUMNS.items()
+
+
+def described(place: Place, name: str, inner: str) -> dict[str, SqlType]:
+    found = place.read(name, f"DESCRIBE {inner}")
+    decimal = SqlType("DECIMAL", 10, 2)
+    return {column: decimal if kind == str(decimal) else SqlType(kind) for column, kind, *_ in found}
+
+
+def test_columns_that_nobody_declares_take_the_files_own_type_whatever_they_hold(place: Place) -> None:
+    types = {
+        "a": ("INTEGER", "BIGINT"), "b": ("UTINYINT", "BIGINT"), "c": ("UBIGINT", "DECIMAL(38,0)"),
+        "d": ("FLOAT", "DOUBLE"), "e": ("DECIMAL(9,3)", "DECIMAL(9,3)"), "f": ("VARCHAR", "VARCHAR"),
+        "g": ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP"), "h": ("DATE", "DATE"), "i": ("BOOLEAN", "BOOLEAN"),
+        "j": ("STRUCT(a INTEGER)", None), "k": ("DECIMAL(9,3)[]", None), "l": ("BLOB", None),
+    }  # fmt: skip
+    source = write_parquet(place.sources, "all", [], ", ".join(f"{name} {kind}" for name, (kind, _) in types.items()))
+    assert place.importer.column_types(source) == {name: own for name, (_, own) in types.items()}
+    (place.sources / "numbers.csv").write_text("n\n1\n")
+    assert place.importer.column_types(Source("csv", "numbers.csv")) == {"n": "VARCHAR"}
+
+
 def test_the_admin_hears_what_was_lost(place: Place) -> None:
     prepared = import_visits(place)
     assert prepared.data_version == 1
@@ -112,11 +101,11 @@ def test_the_admin_hears_what_was_lost(place: Place) -> None:
     assert "ward" in prepared.warnings[2]
 
 
-def test_progress_is_told_in_words_and_steps(place: Place) -> None:
+def test_progress_is_told_in_steps(place: Place) -> None:
     told: list[Progress] = []
     source = write_parquet(place.sources, "visits", ROWS, TYPES)
     place.importer.prepare("d", VISITS, source, told.append)
-    assert told[0].stage == "finding units"
+    assert told[0].step == 0
     assert [progress.step for progress in told] == sorted(progress.step for progress in told)
     assert all(progress.step < progress.steps and progress.part < progress.parts for progress in told)
 
@@ -128,7 +117,7 @@ def test_rows_are_ordered_by_unit_also_when_sorted_in_ranges(place: Place) -> No
             f" TO '{place.sources}/big.parquet'"
         )
     told: list[Progress] = []
-    place.importer = Importer(place.data, [place.sources], ImportOptions(100 * 2**20, threads=2))
+    place.importer = DuckDBImporter(place.data, [place.sources], ImportOptions(100 * 2**20, threads=2))
     place.importer.prepare("d", VISITS, Source("parquet", "big.parquet"), told.append)
     assert max(progress.parts for progress in told) > 1
     checks = (
@@ -183,24 +172,6 @@ def test_a_cap_on_rows_of_a_unit_keeps_its_lowest_ranks(place: Place) -> None:
     assert any("max_rows_per_unit" in warning for warning in prepared.warnings)
 
 
-ORDERS = table("orders", Column("order_id", BIGINT, unique=True), Column("person", BIGINT), unit=UnitColumn("person"))
-LINES = table(
-    "lines",
-    Column("order_id", BIGINT),
-    Column("line", BIGINT, unique=True),
-    unit=UnitVia("order_id", "orders", "order_id"),
-)
-PARTS = table("parts", Column("line", BIGINT), Column("part", VARCHAR), unit=UnitVia("line", "lines", "line"))
-
-
-def import_chain(place: Place) -> None:
-    orders = write_parquet(place.sources, "orders", [(10, 1), (11, 2), (12, None)], "order_id BIGINT, person BIGINT")
-    lines = write_parquet(place.sources, "lines", [(10, 1), (11, 2), (12, 3), (99, 4)], "order_id BIGINT, line BIGINT")
-    parts = write_parquet(place.sources, "parts", [(1, "x"), (2, "y"), (3, "z"), (4, "w")], "line BIGINT, part VARCHAR")
-    for declared, source in ((ORDERS, orders), (LINES, lines), (PARTS, parts)):
-        place.importer.prepare("d", declared, source)
-
-
 def test_units_are_reached_through_a_chain_of_foreign_keys(place: Place) -> None:
     import_chain(place)
     assert place.read("parts", "SELECT part FROM rows ORDER BY part") == [("x",), ("y",)]
@@ -219,23 +190,6 @@ def test_a_new_version_of_a_table_brings_those_that_hang_on_it_along(place: Plac
     assert found == {"x": 2, "z": 1, "w": 5}
 
 
-def test_when_one_of_them_can_not_follow_nothing_changes(place: Place) -> None:
-    import_chain(place)
-    (place.sources / "parts.parquet").unlink()
-    refuse(place, ORDERS, Source("parquet", "orders.parquet"), "no parquet file")
-
-
-def test_foreign_keys_need_a_unique_private_target_of_the_same_type(place: Place) -> None:
-    import_chain(place)
-    source = Source("parquet", "lines.parquet")
-    refuse(place, replace(LINES, unit=UnitVia("order_id", "nowhere", "id")), source, "imported before")
-    refuse(place, replace(LINES, unit=UnitVia("order_id", "orders", "person")), source, "unique")
-    text = table(
-        "lines", Column("order_id", VARCHAR), Column("line", BIGINT), unit=UnitVia("order_id", "orders", "order_id")
-    )
-    refuse(place, text, source, "type")
-
-
 def test_a_table_is_removed_unless_others_hang_on_it(place: Place) -> None:
     import_chain(place)
     with pytest.raises(Conflict):
@@ -244,8 +198,7 @@ def test_a_table_is_removed_unless_others_hang_on_it(place: Place) -> None:
     assert sorted(place.manifest.tables) == ["lines", "orders"]
     with pytest.raises(NotFound):
         place.importer.remove("d", "parts")
-    assert place.importer.data_version("d") == 4
-    assert place.importer.data_version("elsewhere") == 0
+    assert place.manifest.data_version == 4
 
 
 def test_public_tables_have_no_units(place: Place) -> None:
@@ -263,101 +216,6 @@ def test_public_tables_have_no_units(place: Place) -> None:
     assert place.manifest.units_file is None
     twice = write_parquet(place.sources, "twice", [("a", 3), ("a", 9)], "ward VARCHAR, beds BIGINT")
     refuse(place, wards, twice, "unique")
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A version that serves, and must still serve after everything that follows."""
-    place = Place(tmp_path_factory.mktemp("served"))
-    import_visits(place)
-    return place
-
-
-class TestBadInput:
-    def test_uniqueness_that_the_data_breaks(self, served: Place) -> None:
-        columns = {**VISITS.columns, "person": replace(VISITS.columns["person"], unique=True)}
-        refuse(served, replace(VISITS, columns=columns), Source("parquet", "visits.parquet"), "unique")
-
-    def test_a_missing_column(self, served: Place) -> None:
-        columns = {**VISITS.columns, "nurse": Column("nurse", VARCHAR)}
-        refuse(served, replace(VISITS, columns=columns), Source("parquet", "visits.parquet"), "no column nurse")
-
-    def test_a_missing_unit_column(self, served: Place) -> None:
-        refuse(served, replace(VISITS, unit=UnitColumn("patient")), Source("parquet", "visits.parquet"), "not declared")
-
-    def test_a_column_that_has_become_another_type(self, served: Place) -> None:
-        source = write_parquet(
-            served.sources, "typed", [(1, "a", "many"), (2, "b", "few")], "person BIGINT, ward VARCHAR, days VARCHAR"
-        )
-        refuse(served, VISITS, source, "can be read as BIGINT")
-
-    def test_bounds_that_no_value_meets(self, served: Place) -> None:
-        source = write_parquet(served.sources, "beyond", [(1, "a", 11), (2, "b", -1)], TYPES)
-        refuse(served, VISITS, source, "within its bounds")
-
-    def test_units_that_are_all_null(self, served: Place) -> None:
-        source = write_parquet(served.sources, "nobody", [(None, "a", 1)], TYPES)
-        refuse(served, VISITS, source, "unit")
-
-    def test_a_truncated_file(self, served: Place) -> None:
-        whole = (served.sources / "visits.parquet").read_bytes()
-        (served.sources / "cut.parquet").write_bytes(whole[: len(whole) // 2])
-        refuse(served, VISITS, Source("parquet", "cut.parquet"), "could not be read")
-
-    def test_garbage_inside_a_parquet_file(self, served: Place) -> None:
-        whole = bytearray((served.sources / "visits.parquet").read_bytes())
-        for place in range(4, len(whole) - 200, 3):
-            whole[place] ^= 0xA5
-        (served.sources / "garbage.parquet").write_bytes(bytes(whole))
-        refuse(served, VISITS, Source("parquet", "garbage.parquet"), "")
-
-    @pytest.mark.parametrize("kind", ["parquet", "csv", "duckdb"])
-    def test_a_file_of_another_kind(self, served: Place, kind: Any) -> None:
-        (served.sources / "noise.bin").write_bytes(bytes(range(256)) * 50)
-        refuse(served, VISITS, Source(kind, "noise.bin", "t" if kind == "duckdb" else None), "")
-
-    def test_an_empty_csv(self, served: Place) -> None:
-        (served.sources / "empty.csv").write_text("")
-        refuse(served, VISITS, Source("csv", "empty.csv"), "")
-
-    def test_a_view_in_a_duckdb_file_is_somebody_elses_sql(self, served: Place) -> None:
-        with duckdb.connect(str(served.sources / "view.duckdb")) as database:
-            database.execute(
-                "CREATE VIEW visits AS SELECT 1 AS person, content AS ward, 1 AS days FROM read_text('/etc/passwd')"
-            )
-        refuse(served, VISITS, Source("duckdb", "view.duckdb", "visits"), "no such table")
-
-    def test_units_of_another_type_than_the_datasets(self, served: Place) -> None:
-        other = table("other", Column("person", VARCHAR), unit=UnitColumn("person"))
-        source = write_parquet(served.sources, "other", [("x",)], "person VARCHAR")
-        refuse(served, other, source, "named by BIGINT")
-
-    def test_more_memory_than_allowed(self, served: Place) -> None:
-        with duckdb.connect() as database:
-            database.execute(
-                "COPY (SELECT 1::BIGINT AS person, repeat('x', 60000000) AS ward, 1::BIGINT AS days FROM range(12))"
-                f" TO '{served.sources}/wide.parquet' (ROW_GROUP_SIZE 2048)"
-            )
-        narrow = copy.copy(served)
-        narrow.importer = Importer(served.data, [served.sources], ImportOptions(64 * 2**20, threads=1))
-        refuse(narrow, VISITS, Source("parquet", "wide.parquet"), "")
-
-    @pytest.mark.parametrize(
-        "column",
-        [
-            Column("days", BIGINT, Fraction(0), None, Fraction(1)),
-            Column("days", BIGINT, Fraction(5), Fraction(1), Fraction(1)),
-            Column("days", BIGINT, Fraction(0), Fraction(1), Fraction(0)),
-            Column("days", VARCHAR, Fraction(0), Fraction(1), Fraction(1)),
-            Column("days", DOUBLE, Fraction(0), Fraction(1), Fraction(1, 2**60)),
-            Column("days", BIGINT, Fraction(0), Fraction(2**62), Fraction(1)),
-            Column("days", SqlType("DECIMAL", 38, 37), Fraction(0), Fraction(1), Fraction(10**5)),
-            Column("days", BIGINT, Fraction(0), Fraction(0), Fraction(1, 2**130)),
-        ],
-    )
-    def test_bounds_that_no_code_can_be_made_of(self, served: Place, column: Column) -> None:
-        declared = replace(VISITS, columns={**VISITS.columns, "days": column})
-        refuse(served, declared, Source("parquet", "visits.parquet"), "days")
 
 
 def test_the_type_of_units_may_change_when_nobody_else_holds_codes(place: Place) -> None:
@@ -386,7 +244,7 @@ def test_two_imports_of_one_dataset_exclude_each_other(place: Place) -> None:
     finally:
         proceed.set()
         first.join()
-    assert place.importer.data_version("d") == 1
+    assert place.manifest.data_version == 1
 
 
 def test_leftovers_are_cleaned_and_the_serving_version_is_not(place: Place) -> None:
@@ -405,19 +263,6 @@ def test_files_of_the_version_before_stay_for_one_more_import(place: Place) -> N
         import_visits(place)
         kept = {f"visits/v{version}.duckdb" for version in (number - 1, number) if version > 0}
         assert {file for file in place.files() if file.startswith("visits/")} == kept
-
-
-def test_declarations_survive_the_manifest(place: Place) -> None:
-    declared = table(
-        "t",
-        Column("p", SqlType("DECIMAL", 12, 0), source_name="P!"),
-        Column("x", SqlType("DECIMAL", 10, 2), Fraction(-1, 3), Fraction(5), Fraction(1, 100)),
-        Column("d", DATE, domain=(date(2024, 1, 1), None)),
-        Column("f", DOUBLE, domain=(0.5, 1)),
-        unit=UnitVia("p", "q", "r"),
-        most=9,
-    )
-    assert manifests.table_from_json(manifests.table_to_json(declared)) == declared
 
 
 def test_a_columns_own_name_in_the_file_is_found(place: Place) -> None:
@@ -469,23 +314,9 @@ def test_days_beyond_the_calendar_are_missing(place: Place) -> None:
     assert found == [(1, True, True), (2, False, False), (3, True, True), (4, False, False), (5, True, True)]
 
 
-def test_names_that_the_database_keeps_for_itself_are_refused(place: Place) -> None:
-    source = write_parquet(place.sources, "t", [(1, 2)], "p BIGINT, rowid BIGINT")
-    declared = table("t", Column("p", BIGINT), Column("rowid", BIGINT), unit=UnitColumn("p"))
-    with pytest.raises(CatalogRefused):
-        place.importer.prepare("d", declared, source)
-
-
 @pytest.mark.parametrize("name", ["rows", "units", "value", "select"])
 def test_any_other_name_may_be_a_table_and_a_column(place: Place, name: str) -> None:
     source = write_parquet(place.sources, "t", [(1, 2), (1, 3)], f'"{name}" BIGINT, p BIGINT')
     columns = (Column(name, BIGINT, Fraction(0), Fraction(9), Fraction(1)), Column("p", BIGINT))
     declared = table(name, *columns, unit=UnitColumn(name))
     assert place.importer.prepare("d", replace(declared, max_rows_per_unit=1), source).rows == 1
-
-
-def test_an_unreadable_file_can_not_be_inspected(place: Place) -> None:
-    (place.sources / "noise.parquet").write_bytes(b"PAR1" + bytes(100))
-    with pytest.raises(SourceRefused):
-        place.importer.inspect(Source("parquet", "noise.parquet"))
-    assert not list(place.data.glob("inspect-*"))

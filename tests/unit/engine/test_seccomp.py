@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from service.engine.duckdb.processes import syscalls as calls
+from service.engine.duckdb.processes import syscalls
 from service.engine.duckdb.processes.seccomp import ALLOW, KILL, MACHINES, REFUSE, UNKNOWN, Step, program
 
 PID = 4711
@@ -42,7 +42,7 @@ class Filter:
         self.place, self.architecture = MACHINES[machine]
         self.steps = program(machine, read_only=read_only, pid=PID)
 
-    def __call__(self, numbers: calls.Numbers, *arguments: int) -> int:
+    def __call__(self, numbers: syscalls.Numbers, *arguments: int) -> int:
         number = numbers[self.place]
         assert number is not None
         return decide(self.steps, self.architecture, number, *arguments)
@@ -60,7 +60,7 @@ def ask(case: tuple[str, bool]) -> Filter:
 
 
 def test_what_is_never_needed_is_refused_and_what_is_needed_is_not(ask: Filter) -> None:
-    known = {name: numbers for name, numbers in calls.NEVER.items() if numbers[ask.place] is not None}
+    known = {name: numbers for name, numbers in syscalls.NEVER.items() if numbers[ask.place] is not None}
     assert len(known) > 100
     assert {name: ask(numbers) for name, numbers in known.items()} == dict.fromkeys(known, REFUSE)
     assert {name: ask(numbers) for name, numbers in NEEDED.items()} == dict.fromkeys(NEEDED, ALLOW)
@@ -68,54 +68,62 @@ def test_what_is_never_needed_is_refused_and_what_is_needed_is_not(ask: Filter) 
 
 def test_only_a_child_that_imports_changes_files(ask: Filter, case: tuple[str, bool]) -> None:
     answer = REFUSE if case[1] else ALLOW
-    known = {name: numbers for name, numbers in calls.CHANGES.items() if numbers[ask.place] is not None}
+    known = {name: numbers for name, numbers in syscalls.CHANGES.items() if numbers[ask.place] is not None}
     assert {name: ask(numbers) for name, numbers in known.items()} == dict.fromkeys(known, answer)
     for flags in (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_RDWR | os.O_TMPFILE, os.O_APPEND | os.O_WRONLY):
-        assert ask(calls.OPENAT, 0, 0, flags | os.O_CLOEXEC) == answer
+        assert ask(syscalls.OPENAT, 0, 0, flags | os.O_CLOEXEC) == answer
         if ask.place == 0:
-            assert ask(calls.OPEN, 0, flags) == answer
-    assert ask(calls.OPENAT, 0, 0, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW) == ALLOW
+            assert ask(syscalls.OPEN, 0, flags) == answer
+    assert ask(syscalls.OPENAT, 0, 0, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW) == ALLOW
 
 
 def test_a_thread_may_start_and_a_process_may_not(ask: Filter) -> None:
-    assert ask(calls.CLONE, THREAD) == ALLOW
-    assert ask(calls.CLONE, SIGCHLD) == REFUSE
+    assert ask(syscalls.CLONE, THREAD) == ALLOW
+    assert ask(syscalls.CLONE, SIGCHLD) == REFUSE
     for space in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
-        assert ask(calls.CLONE, THREAD | space) == REFUSE
-    assert ask(calls.UNREADABLE["clone3"]) == UNKNOWN
-    assert ask(calls.UNREADABLE["openat2"]) == UNKNOWN
+        assert ask(syscalls.CLONE, THREAD | space) == REFUSE
+    assert ask(syscalls.UNREADABLE["clone3"]) == UNKNOWN
+    assert ask(syscalls.UNREADABLE["openat2"]) == UNKNOWN
 
 
 def test_only_itself_is_signalled_and_limited(ask: Filter) -> None:
-    assert ask(calls.TGKILL, PID) == ALLOW
-    assert ask(calls.TGKILL, 1) == REFUSE
-    assert ask(calls.PRLIMIT, 0) == ALLOW
-    assert ask(calls.PRLIMIT, 1) == REFUSE
+    assert ask(syscalls.TGKILL, PID) == ALLOW
+    assert ask(syscalls.TGKILL, 1) == REFUSE
+    assert ask(syscalls.PRLIMIT, 0) == ALLOW
+    assert ask(syscalls.PRLIMIT, 1) == REFUSE
 
 
 def test_the_upper_half_of_an_argument_changes_nothing(ask: Filter) -> None:
     """The kernel reads 32 bits of flags and of process ids; so does the filter."""
-    assert ask(calls.TGKILL, PID << 32 | 1) == REFUSE
-    assert ask(calls.CLONE, THREAD << 32 | SIGCHLD) == REFUSE
-    assert ask(calls.PRLIMIT, 1 << 32) == ALLOW
+    assert ask(syscalls.TGKILL, PID << 32 | 1) == REFUSE
+    assert ask(syscalls.CLONE, THREAD << 32 | SIGCHLD) == REFUSE
+    assert ask(syscalls.PRLIMIT, 1 << 32) == ALLOW
 
 
 def test_other_numberings_of_the_same_calls_do_not_pass(ask: Filter) -> None:
     read = NEEDED["read"][ask.place]
     assert decide(ask.steps, ask.architecture, 0x40000000 | read) == REFUSE
     assert decide(ask.steps, ask.architecture, 0xFFFFFFFF) == REFUSE
-    assert decide(ask.steps, ask.architecture, calls.NEWEST + 1) == UNKNOWN
+    assert decide(ask.steps, ask.architecture, syscalls.NEWEST + 1) == UNKNOWN
     assert decide(ask.steps, 0x40000003, read) == KILL  # 32-bit x86 on the same machine
     assert decide(ask.steps, 0x40000028, read) == KILL  # 32-bit ARM
 
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_no_two_calls_share_a_number(place: int) -> None:
-    special = [calls.OPEN, calls.OPENAT, calls.CLONE, calls.TGKILL, calls.PRLIMIT, calls.SECCOMP]
-    listed = [*calls.NEVER.values(), *calls.CHANGES.values(), *calls.UNREADABLE.values(), *special, *NEEDED.values()]
+    special = [syscalls.OPEN, syscalls.OPENAT, syscalls.CLONE, syscalls.TGKILL, syscalls.PRLIMIT, syscalls.SECCOMP]
+    listed = [
+        *syscalls.NEVER.values(),
+        *syscalls.CHANGES.values(),
+        *syscalls.UNREADABLE.values(),
+        *special,
+        *NEEDED.values(),
+    ]
     numbers = [pair[place] for pair in listed if pair[place] is not None]
     assert len(numbers) == len(set(numbers))
-    assert len(listed) == len({**calls.NEVER, **calls.CHANGES, **calls.UNREADABLE}) + len(special) + len(NEEDED)
+    assert len(listed) == len({**syscalls.NEVER, **syscalls.CHANGES, **syscalls.UNREADABLE}) + len(special) + len(
+        NEEDED
+    )
 
 
 def test_the_kernel_would_take_the_program(case: tuple[str, bool]) -> None:

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from service.core.amounts import Terms
 from service.core.errors import BudgetExhausted, Conflict, DatasetUnknown, LossOutOfRange
 from service.ledger.book import By, Grant, Ledger
+from service.privacy.accounting.costs import limits, open_terms, selection_limit
 from service.store.database import Store
 from tests.fixtures.ledgers import ADMIN, GRANT, TERMS, ask
 
@@ -113,3 +115,17 @@ def test_entries_are_paged_and_filtered_by_dataset(ledger: Ledger) -> None:
     ledger.reserve(ask())
     assert [entry.number for entry in ledger.entries(after=1, limit=2)] == [2, 3]
     assert [entry.kind for entry in ledger.entries(dataset="shop")] == ["open", "reserve"]
+
+
+def test_a_grant_without_delta_leaves_only_pure_epsilon(store: Store) -> None:
+    ledger = Ledger(store)
+    terms = open_terms(3 * 10**12, 10**12, keys_declared=False)
+    ledger.open_account("clinic", terms, _granted(terms, 10**12), ADMIN)
+    ledger.grant("clinic", _granted(terms, 0), ADMIN)
+    balance = ledger.balance("clinic")
+    assert (balance.delta_granted, balance.left[-1]) == (0, 3 * 10**12)
+    assert set(balance.left[:-1]) == {0}, "a finite order needs delta"
+
+
+def _granted(terms: Terms, delta: int) -> Grant:
+    return Grant(3 * 10**12, delta, limits(terms, 3 * 10**12, delta), selection_limit(terms, delta))

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 from sqlglot import exp
 
+from service.core.aggregates import AGGREGATES
 from service.core.amounts import ATTO, PICO, Terms
 from service.core.boundary import Array, ExactTable, KeyTable, ReleasedTable
 from service.core.plan import (
@@ -22,6 +23,7 @@ from service.core.plan import (
 )
 from service.core.schema import BIGINT, DOUBLE, VARCHAR, SqlType
 from service.privacy.accounting.costs import open_terms
+from service.privacy.noise.laws import LAPLACE, Law
 from service.privacy.noise.sampling import NoiseSource, SecureNoise
 from service.privacy.pricing.allot import price_at
 from service.privacy.pricing.priced import PricedPlan
@@ -39,7 +41,7 @@ def measure(name: str = "m0", low: int = 0, high: int = 100, **changes: object) 
 def aggregate(function: str, argument: str | None, type_: SqlType | None = None, **changes: object) -> Aggregate:
     kind = type_ or (BIGINT if function in ("count", "count_units", "count_distinct", "sum") else DOUBLE)
     name = f"{function}_{argument or 'all'}{changes.get('p', '')}"
-    return Aggregate(name, function, argument, kind, f"{function}({argument})", **changes)  # type: ignore[arg-type]
+    return Aggregate(name, AGGREGATES[function], argument, kind, f"{function}({argument})", **changes)  # type: ignore[arg-type]
 
 
 def plan(*aggregates: Aggregate, measures: tuple[Measure, ...] = (), **changes: object) -> Plan:
@@ -66,10 +68,8 @@ def question(*cores: Plan) -> Query:
     return Query("shop", cores, Outer(exp.select("1"), outputs, row_wise=True))
 
 
-def priced(core: Plan, law: str = "laplace", amount: int = PICO, terms: Terms = TERMS) -> PricedPlan:
-    kind = "epsilon" if law == "laplace" else "rho"
-    loss = Loss(kind, amount)  # type: ignore[arg-type]
-    return price_at(question(core), law, amount, loss, terms).plans[0]  # type: ignore[arg-type]
+def priced(core: Plan, law: Law = LAPLACE, amount: int = PICO, terms: Terms = TERMS) -> PricedPlan:
+    return price_at(question(core), law, amount, Loss(law.paid_in, amount), terms).plans[0]
 
 
 def released(

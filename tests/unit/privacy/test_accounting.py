@@ -28,10 +28,9 @@ from service.privacy.accounting.costs import (
     open_terms,
     selection_limit,
     share,
-    spent_epsilon,
-    total,
+    total_cost,
 )
-from service.privacy.accounting.renyi import laplace_renyi, response_renyi
+from service.privacy.accounting.renyi import laplace_curve, response_renyi
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
 dp.enable_features("contrib")
@@ -53,6 +52,11 @@ def accepted(event: Event, terms: Terms, spent: Cost | None = None) -> int:
     each, allowed = cost(event, terms), ceiling(terms)
     start = spent.orders if spent else (0,) * len(allowed)
     return max((limit - used) // part for limit, used, part in zip(allowed, start, each.orders, strict=True))
+
+
+def laplace_renyi(l1: Fraction, scale: Fraction, order: Fraction) -> Decimal:
+    (found,) = laplace_curve(l1, scale, (order,))
+    return found
 
 
 def summed_laplace_renyi(moved: int, scale: float, order: float) -> float:
@@ -293,10 +297,10 @@ def test_selection_costs_its_delta_and_its_noise() -> None:
 def test_costs_add_up_and_closed_stays_closed() -> None:
     terms = terms_of("1", "1e-6")
     events = [PureEvent(Fraction(1, 10)), GaussianEvent(Fraction(1), Fraction(100)), PureEvent(Fraction(1, 10))]
-    together = total(events, terms)
+    together = total_cost(events, terms)
     assert together.orders[0] == sum(cost(event, terms).orders[0] for event in events)
     assert together.orders[-1] == CLOSED
-    assert total([], terms).orders == (0,) * 6
+    assert total_cost([], terms).orders == (0,) * 6
 
 
 def test_no_noise_at_all_has_no_price() -> None:
@@ -323,26 +327,14 @@ def test_opendp_charges_no_less_than_we_do_at_infinity_and_the_same_rho() -> Non
         assert ours == pytest.approx(rho, rel=1e-6)
 
 
-def test_dp_accounting_converts_what_was_spent_to_no_more_than_we_show() -> None:
-    """It is free to choose the best of many orders for the whole delta; we pay for having fixed ours."""
+def test_dp_accounting_converts_a_full_account_to_what_was_granted() -> None:
+    """Each order alone, with its own part of delta: what fills its limit is the granted epsilon, and no more."""
     terms = terms_of("1", "1e-6")
-    sigma_squared, queries = Fraction(20_000), 500
-    spent = tuple(min(CLOSED, queries * part) for part in cost(GaussianEvent(Fraction(1), sigma_squared), terms).orders)
-    shown = spent_epsilon(spent, terms, terms.delta_conversion) / PICO
-    many = [1 + i / 10 for i in range(1, 1000)]
-    curve = [a * queries / (2 * float(sigma_squared)) for a in many]
-    best, _ = rdp_privacy_accountant.compute_epsilon(many, curve, terms.delta_conversion / ATTO)
-    assert best <= shown <= best * 1.06
-
-
-def test_what_is_shown_as_spent_reaches_epsilon_exactly_when_the_limit_is_reached() -> None:
-    terms = terms_of("1", "1e-6")
-    assert spent_epsilon((0,) * 6, terms, terms.delta_conversion) == 0
-    full = (CLOSED, ceiling(terms)[1], CLOSED, CLOSED, CLOSED, CLOSED)
-    assert abs(spent_epsilon(full, terms, terms.delta_conversion) - PICO) <= 1
-    pure = cost(PureEvent(Fraction(3, 10)), terms).orders
-    assert spent_epsilon(pure, terms, terms.delta_conversion) == 3 * PICO // 10
-    assert spent_epsilon(pure, terms, 0) == 3 * PICO // 10
+    for order, weight, limit in zip(terms.orders, terms.weights, ceiling(terms), strict=False):
+        delta = float(weight) * terms.delta_conversion / ATTO
+        if limit > 0:
+            found, _ = rdp_privacy_accountant.compute_epsilon([float(order)], [limit / PICO], delta)
+            assert found == pytest.approx(1, rel=1e-9)
 
 
 def test_a_share_is_a_part_of_the_main_orders_limit() -> None:

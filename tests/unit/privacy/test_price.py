@@ -13,7 +13,8 @@ from service.core.errors import BoundsMissing, LossOutOfRange
 from service.core.events import PureEvent
 from service.core.plan import Accuracy, Bounds, Key, KeysNeed, Loss, Plan, Query
 from service.core.schema import VARCHAR
-from service.privacy.accounting.costs import cost, open_terms, total
+from service.privacy.accounting.costs import cost, open_terms, total_cost
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law
 from service.privacy.pricing.price import price
 from service.privacy.pricing.priced import PricedQuery, ReleasedBounds, assert_covered
 from tests.unit.privacy.questions import PURE, TERMS, aggregate, attribute, by_key, measure, plan, priced, question
@@ -66,7 +67,7 @@ def test_a_rho_costs_a_times_rho_at_every_order(amount: int) -> None:
 def test_the_cost_is_that_of_the_events() -> None:
     for kind in ("epsilon", "rho"):
         priced = at(rich(), kind=kind)
-        assert priced.cost == total(priced.events, TERMS)
+        assert priced.cost == total_cost(priced.events, TERMS)
 
 
 def test_all_aggregates_of_a_measure_share_one_draw() -> None:
@@ -77,7 +78,7 @@ def test_all_aggregates_of_a_measure_share_one_draw() -> None:
 
 
 def test_count_and_mean_are_free_beside_a_sum_from_zero() -> None:
-    """MECHANISMS section 3: 2.83 to 2.00 for COUNT, 2.00 to 1.41 for SUM, at epsilon 1 and range [0, 1]."""
+    """Joint noise takes 2.83 to 2.00 for COUNT, 2.00 to 1.41 for SUM, at epsilon 1 and range [0, 1]."""
     both = plan(aggregate("count", "m0"), aggregate("sum", "m0"), aggregate("avg", "m0"), measures=(measure(high=1),))
     widths = at(both, amount=PICO).plans[0].predictions
     assert widths["count_m0"].noise_std == pytest.approx(2.0)
@@ -208,8 +209,8 @@ def test_bounds_found_later_never_cost_more_than_was_charged(kind: str) -> None:
         assert priced.cost.orders[-1] == PICO // 10
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_the_run_time_check_catches_a_draw_that_costs_more(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_run_time_check_catches_a_draw_that_costs_more(law: Law) -> None:
     core = priced(plan(aggregate("sum", "m0"), measures=(measure(),)), law)
     ((part, drawn),) = core.parts.items()
     assert_covered(core, part, drawn.event)
@@ -260,8 +261,8 @@ def test_an_accuracy_is_met_and_not_overpaid(terms: Terms) -> None:
 def test_the_cheaper_noise_is_chosen() -> None:
     """Under delta 1e-6 Gaussian noise of the same width takes less of the budget; under delta 0 it has none."""
     core = plan(aggregate("count", None))
-    assert at(core, TERMS, **accurate(300)).law == "gaussian"
-    assert at(core, PURE, **accurate(300)).law == "laplace"
+    assert at(core, TERMS, **accurate(300)).law is GAUSSIAN
+    assert at(core, PURE, **accurate(300)).law is LAPLACE
     assert at(core, TERMS, **accurate(300)).share < at(core, TERMS, kind="epsilon", amount=PICO // 100).share * 2
 
 

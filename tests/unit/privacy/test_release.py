@@ -7,6 +7,7 @@ import pytest
 
 from service.core.plan import ONE
 from service.core.schema import DOUBLE, SqlType
+from service.privacy.noise.laws import LAWS, Law
 from tests.unit.privacy.questions import Silent, aggregate, by_key, measure, plan, priced, released
 
 EVERY = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -20,8 +21,8 @@ def moments(values: list[int]) -> dict[str, list[int]]:
     }
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_without_noise_every_aggregate_is_the_plain_one(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_without_noise_every_aggregate_is_the_plain_one(law: Law) -> None:
     values = [3, 97, 41, 40, 12]
     core = plan(*(aggregate(f, "m0") for f in EVERY), measures=(measure(),))
     table = released(priced(core, law), moments(values), noise=Silent())
@@ -38,8 +39,8 @@ def test_without_noise_every_aggregate_is_the_plain_one(law: str) -> None:
         assert column.low[0] <= value <= column.high[0]
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_sum_alone_count_alone_and_steps(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_sum_alone_count_alone_and_steps(law: Law) -> None:
     cents = measure(step=Fraction(1, 100), low=-5000, high=700_000)
     core = plan(aggregate("sum", "m0", SqlType("DECIMAL", 18, 2)), measures=(cents,))
     assert released(priced(core, law), {"m0.s1": [ONE * 12345], "m0.n": [ONE]}, noise=Silent()).columns[
@@ -49,9 +50,9 @@ def test_sum_alone_count_alone_and_steps(law: str) -> None:
     assert released(priced(core, law), {"*.n": [ONE * 77]}, noise=Silent()).columns["count_all"].values[0] == 77
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("function", ["count", "sum", "avg", "var_pop"])
-def test_rows_without_a_value_count_as_rows_and_nothing_else(function: str, law: str) -> None:
+def test_rows_without_a_value_count_as_rows_and_nothing_else(function: str, law: Law) -> None:
     core = plan(aggregate(function, "m0"), aggregate("count", None), measures=(measure(),))
     exact = {"*.n": [9 * ONE], **moments([10, 30, 20])}
     table = released(priced(core, law), exact, noise=Silent())
@@ -64,7 +65,7 @@ def test_rows_without_a_value_count_as_rows_and_nothing_else(function: str, law:
 def test_an_empty_group_looks_like_any_other() -> None:
     core = plan(*(aggregate(f, "m0") for f in EVERY), measures=(measure(low=10, high=20),), keys=by_key(400))
     zeros = np.zeros(400, dtype=np.int64)
-    for law in ("laplace", "gaussian"):
+    for law in LAWS:
         table = released(priced(core, law), {"m0.n": zeros, "m0.s1": zeros, "m0.s2": zeros}, 400)
         for name, column in table.columns.items():
             assert np.isfinite(column.values.astype(float)).all(), name
@@ -80,7 +81,7 @@ def test_huge_integers_neither_wrap_nor_raise() -> None:
     wide = measure(low=-top, high=top)
     core = plan(aggregate("sum", "m0"), aggregate("avg", "m0"), measures=(wide,))
     exact = {"m0.n": np.array([ONE * 3], dtype=object), "m0.s1": np.array([ONE * 3 * top], dtype=object)}
-    for law in ("laplace", "gaussian"):
+    for law in LAWS:
         table = released(priced(core, law), exact, noise=Silent())
         assert table.columns["sum_m0"].values[0] == 3 * top
         assert table.columns["avg_m0"].values[0] == pytest.approx(top)
@@ -98,7 +99,7 @@ def test_a_measure_with_one_possible_value_is_only_counted() -> None:
     core = plan(
         aggregate("sum", "m0"), aggregate("avg", "m0"), aggregate("var_pop", "m0"), measures=(measure(low=7, high=7),)
     )
-    for law in ("laplace", "gaussian"):
+    for law in LAWS:
         at = priced(core, law)
         table = released(at, {"m0.n": [ONE * 5], "m0.s1": [0], "m0.s2": [0]}, noise=Silent())
         assert [table.columns[f"{f}_m0"].values[0] for f in ("sum", "avg", "var_pop")] == [35, 7.0, 0.0]

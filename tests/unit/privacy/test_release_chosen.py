@@ -10,8 +10,10 @@ import pytest
 from service.core.amounts import PICO
 from service.core.boundary import KeyTable
 from service.core.events import PureEvent
-from service.core.plan import ONE, POSITION, Bounds
+from service.core.plan import ONE, Bounds
+from service.core.prepared import POSITION
 from service.core.schema import DATE, VARCHAR, SqlType
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law
 from service.privacy.pricing.no_worse import no_worse
 from service.privacy.pricing.priced import PricedPlan
 from service.privacy.pricing.refine import without
@@ -25,8 +27,8 @@ def histogram(*bins: tuple[int, int, int]) -> dict[str, list[int]]:
     return {POSITION: [b[0] for b in bins], "bin": [b[1] for b in bins], "weight": [b[2] * ONE for b in bins]}
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_a_median_with_much_budget_is_the_median(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_a_median_with_much_budget_is_the_median(law: Law) -> None:
     core = plan(aggregate("quantile", "m0", p=Fraction(1, 2)), measures=(measure(low=-10, high=100),), keys=by_key(2))
     table = released(priced(core, law, LARGE), histogram((0, 30, 500), (0, 5, 100), (1, 60, 10)), 2)
     column = table.columns["quantile_m01/2"]
@@ -34,26 +36,26 @@ def test_a_median_with_much_budget_is_the_median(law: str) -> None:
     assert "rank" in table.notes[0]
 
 
-def deciles(law: str, amount: int, wanted: int = 9, keys: int = 1, **changes: object) -> PricedPlan:
+def deciles(law: Law, amount: int, wanted: int = 9, keys: int = 1, **changes: object) -> PricedPlan:
     asked = (aggregate("quantile", "m0", p=Fraction(i, wanted + 1)) for i in range(1, wanted + 1))
     core = plan(*asked, measures=(measure(low=0, high=4095, **changes),), keys=by_key(keys), bounds=Bounds(2, 1))
     return priced(core, law, amount)
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_few_quantiles_are_drawn_and_many_are_read_off_a_tree(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_few_quantiles_are_drawn_and_many_are_read_off_a_tree(law: Law) -> None:
     """Draws share the budget, a tree serves all: benchmarks/quality.py measures where they cross."""
     few, many = deciles(law, PICO, 3), deciles(law, PICO, 24)
-    assert len(few.picks) == 3 and not few.trees
-    assert not many.picks and not many.brackets
+    assert len(few.draws) == 3 and not few.trees
+    assert not many.draws and not many.brackets
     (tree,) = many.trees.values()
-    assert len(tree.picks) == 24 == len(many.chosen)
-    assert tree.picks[0].typical_error < 24 * few.chosen[0].typical_error / 3
+    assert len(tree.values) == 24 == len(many.chosen_values)
+    assert tree.values[0].typical_error < 24 * few.chosen_values[0].typical_error / 3
     assert sum(part.amount for part in many.slices) == PICO
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_quantiles_of_a_tree_with_much_budget_are_the_quantiles(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_quantiles_of_a_tree_with_much_budget_are_the_quantiles(law: Law) -> None:
     at = deciles(law, LARGE, 24, keys=2)
     rows = [(0, bin_, 1) for bin_ in range(0, 4000, 4)] + [(1, 77, 300)]
     table = released(at, histogram(*rows), 2)
@@ -70,18 +72,18 @@ def test_quantiles_of_a_tree_with_much_budget_are_the_quantiles(law: str) -> Non
 
 
 def test_a_stored_tree_answers_again_for_no_more_than_it_cost() -> None:
-    at = deciles("gaussian", PICO // 8, 24)
+    at = deciles(GAUSSIAN, PICO // 8, 24)
     stored = released(at, histogram((0, 10, 500)), 1).primitives
     assert no_worse(at, stored)
-    assert no_worse(deciles("gaussian", PICO // 16, 24), stored)
-    assert not no_worse(deciles("gaussian", PICO // 4, 24), stored)
+    assert no_worse(deciles(GAUSSIAN, PICO // 16, 24), stored)
+    assert not no_worse(deciles(GAUSSIAN, PICO // 4, 24), stored)
     assert not without(at, stored).slices, "nothing left to pay"
-    assert without(deciles("gaussian", PICO // 4, 24), stored).slices, "a finer tree is a new tree"
+    assert without(deciles(GAUSSIAN, PICO // 4, 24), stored).slices, "a finer tree is a new tree"
 
 
 def test_a_tree_over_bounds_that_are_found_is_charged_for_any_range() -> None:
     """Fewer bins may mean fewer levels: the charge must not depend on which."""
-    (tree, paid) = next(iter(deciles("laplace", PICO, 24, auto=True).charges.items()))
+    (tree, paid) = next(iter(deciles(LAPLACE, PICO, 24, auto=True).charges.items()))
     assert tree.demand.kind == "tree" and paid == PureEvent(Fraction(tree.amount, PICO))
 
 
@@ -108,8 +110,8 @@ def test_arithmetic_is_simulated_over_numbers_with_an_interval_only() -> None:
 def test_extremes_come_close_and_dates_are_dates() -> None:
     days = measure(low=0, high=20_000, type=DATE)
     core = plan(aggregate("min", "m0", DATE), aggregate("max", "m0", DATE), measures=(days,))
-    (pick, _) = priced(core, amount=LARGE).picks.values()
-    assert (pick.width, pick.bins) == (5, 4001)
+    (value, _) = priced(core, amount=LARGE).draws.values()
+    assert (value.width, value.bins) == (5, 4001)
     rows = [(group, bin_, 50) for group in range(200) for bin_ in (100, 200)]
     table = released(priced(replace(core, keys=by_key(200)), amount=LARGE), histogram(*rows), 200)
     assert table.columns["max_m0"].values.dtype == object
@@ -122,8 +124,8 @@ def test_the_last_bin_never_leaves_the_bounds() -> None:
     wide = measure(low=0, high=10_000, step=Fraction(1, 100), type=SqlType("DECIMAL", 9, 2))
     core = plan(aggregate("max", "m0", SqlType("DECIMAL", 9, 2)), measures=(wide,))
     at = priced(core, amount=LARGE)
-    (pick,) = at.picks.values()
-    table = released(at, histogram((0, pick.bins - 1, 10**6)))
+    (value,) = at.draws.values()
+    table = released(at, histogram((0, value.bins - 1, 10**6)))
     assert table.columns["max_m0"].values[0] == 100.0
 
 

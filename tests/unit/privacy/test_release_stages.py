@@ -10,6 +10,7 @@ from service.core.boundary import ExactTable, KeyTable
 from service.core.plan import ONE, Bounds, BoundsNeed, Key, Loss, MomentsNeed, UnitSumWeight, UnitTotalsNeed
 from service.core.schema import VARCHAR
 from service.privacy.accounting.costs import open_terms
+from service.privacy.noise.laws import LAWS, Law
 from service.privacy.noise.sampling import SecureNoise
 from service.privacy.pricing.price import price
 from service.privacy.pricing.priced import PricedPlan
@@ -20,9 +21,9 @@ OPEN = open_terms(1000 * PICO, ATTO // 10**6, keys_declared=False)
 LARGE = 900 * PICO
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_bounds_are_found_and_narrow_the_sums(law: str) -> None:
-    """The worked example of MECHANISMS section 6, a hundred times over: [0, 8]."""
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_bounds_are_found_and_narrow_the_sums(law: Law) -> None:
+    """The worked example of "Finding bounds" in docs/mechanisms.md, a hundred times over: [0, 8]."""
     core = plan(aggregate("avg", "m0"), measures=(measure(low=-1000, high=1000, auto=True),))
     at = priced(core, law, LARGE)
     (need,) = at.bounds_needs
@@ -40,8 +41,8 @@ def test_bounds_are_found_and_narrow_the_sums(law: str) -> None:
     assert (value_need.low, value_need.high) == (0, 8)
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_a_cap_is_found_where_few_units_lie_above(law: str) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_a_cap_is_found_where_few_units_lie_above(law: Law) -> None:
     bounds = Bounds(20, 1, unit_sum={"m0": None})
     core = plan(aggregate("sum", "m0"), measures=(measure(high=1000),), bounds=bounds)
     at = priced(core, law, LARGE)

@@ -119,7 +119,7 @@ def test_a_word_on_a_threshold_is_decided_by_further_bits(further: int, below: b
     """U starts with the very bits of e**-1: the next 64 bits tell on which side it lies."""
     on_edge = int(exact.geometric_table(Fraction(1))[-1])
     source = Scripted(on_edge, further)
-    assert exact.decide(on_edge, 64, lambda bits: exact.exp_bounds(Fraction(1), bits), source.bits) is below
+    assert exact.lies_below(on_edge, 64, lambda bits: exact.exp_bounds(Fraction(1), bits), source.bits) is below
     assert int(source._table_geometric(Fraction(1), 1)[0]) == (1 if below else 0)
 
 
@@ -135,12 +135,14 @@ def test_deciding_goes_on_until_the_bits_differ() -> None:
     prefix, _ = exact.exp_bounds(Fraction(1), 64 * 5)
     words = [(prefix + 8) >> (64 * i) & (2**64 - 1) for i in range(5)][::-1]
     asked = iter(words[1:])
-    assert not exact.decide(words[0], 64, lambda bits: exact.exp_bounds(Fraction(1), bits), lambda _: next(asked))
+    assert not exact.lies_below(words[0], 64, lambda bits: exact.exp_bounds(Fraction(1), bits), lambda _: next(asked))
     assert next(asked, None) is None
 
 
 def test_a_certain_event_needs_no_further_bits() -> None:
-    assert exact.decide(2**64 - 1, 64, lambda bits: exact.exp_bounds(Fraction(0), bits), lambda _: pytest.fail("asked"))
+    assert exact.lies_below(
+        2**64 - 1, 64, lambda bits: exact.exp_bounds(Fraction(0), bits), lambda _: pytest.fail("asked")
+    )
 
 
 @pytest.mark.parametrize(

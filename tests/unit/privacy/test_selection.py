@@ -18,24 +18,21 @@ from service.core.errors import LossOutOfRange
 from service.core.plan import ONE, Bounds
 from service.privacy.accounting.costs import cost, open_terms
 from service.privacy.mechanisms.selection import (
-    Gaussian,
-    Laplace,
     Rule,
     TruncatedLaplace,
     choose_rule,
     decide,
-    gaussian_rule,
-    laplace_rule,
+    people_rule,
     rows_rule,
     shared_rule,
     truncated_rule,
     weighted_rule,
 )
 from service.privacy.noise import tails
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law, Noise
 from service.privacy.noise.sampling import SecureNoise
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
-Kind = Literal["epsilon", "rho"]
 DELTA = Fraction(1, 10**6)
 TERMS = open_terms(PICO, ATTO // 10**6, keys_declared=False)
 
@@ -105,15 +102,15 @@ def test_the_sum_catches_a_threshold_one_lower_and_noise_one_narrower(epsilon: F
 def passes(rule: Rule, weight: int, lowered: int = 0) -> float:
     """The chance that a group with one person of this weight is named."""
     gap = rule.threshold - lowered - weight
-    match rule.law:
+    match rule.noise:
         case TruncatedLaplace(epsilon, bound):
             weights = np.exp(-float(epsilon) * np.abs(np.arange(-bound, bound + 1)))
             return float(weights[gap + bound :].sum() / weights.sum())
-        case Laplace(scale):
+        case Noise(law, scale) if law is LAPLACE:
             return math.exp(-gap / scale) / (1 + math.exp(-1 / scale))
-        case Gaussian(sigma_squared) if sigma_squared > 10**6:
+        case Noise(_, sigma_squared) if sigma_squared > 10**6:
             return float(norm.sf((gap - 0.5) / math.sqrt(sigma_squared)))
-        case Gaussian(sigma_squared):
+        case Noise(_, sigma_squared):
             reach = math.ceil(40 * math.sqrt(sigma_squared))
             weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * float(sigma_squared)))
             return float(weights[gap + reach :].sum() / weights.sum())
@@ -128,19 +125,18 @@ def leak(rule: Rule, groups: int, weight: int, lowered: int = 0) -> float:
 def test_a_person_alone_in_all_slots_stays_unnamed(k: int) -> None:
     for rule in (
         truncated_rule(bounds(k), Fraction(1), DELTA),
-        laplace_rule(bounds(k), Fraction(1), DELTA),
-        gaussian_rule(bounds(k), Fraction(1, 50), DELTA),
+        people_rule(bounds(k), LAPLACE, Fraction(1), DELTA),
+        people_rule(bounds(k), GAUSSIAN, Fraction(1, 50), DELTA),
     ):
         assert leak(rule, k, 1) <= float(DELTA) * (1 + 1e-9)
-        assert leak(rule, k, 1, lowered=2 if isinstance(rule.law, Gaussian) and k < 5 else rule.threshold // 10 + 1) > (
-            float(DELTA)
-        )
+        narrow = isinstance(rule.noise, Noise) and rule.noise.law is GAUSSIAN and k < 5
+        assert leak(rule, k, 1, lowered=2 if narrow else rule.threshold // 10 + 1) > float(DELTA)
 
 
 @pytest.mark.parametrize("k", [2, 64])
 def test_without_slots_a_person_in_many_groups_would_be_named(k: int) -> None:
     """The twin that counts a person in every one of 100·k groups of their own."""
-    for rule in (truncated_rule(bounds(k), Fraction(1), DELTA), laplace_rule(bounds(k), Fraction(1), DELTA)):
+    for rule in (truncated_rule(bounds(k), Fraction(1), DELTA), people_rule(bounds(k), LAPLACE, Fraction(1), DELTA)):
         assert leak(rule, 100 * k, 1) > 10 * float(DELTA)
 
 
@@ -164,10 +160,10 @@ def test_the_check_catches_thresholds_for_one_group_only() -> None:
     assert leak(wide, 64, ONE // 64, lowered=wide.threshold - single.threshold) > float(DELTA)
 
 
-@pytest.mark.parametrize("kind", ["epsilon", "rho"])
-def test_rows_as_slots_hold_however_the_rows_are_spread(kind: Kind) -> None:
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_rows_as_slots_hold_however_the_rows_are_spread(law: Law) -> None:
     k = 8
-    rule = rows_rule(bounds(k), kind, Fraction(1, 2), DELTA)
+    rule = rows_rule(bounds(k), law, Fraction(1, 2), DELTA)
     for parts in ([8], [4, 4], [7, 1], [1] * 8, [3, 3, 2]):
         stays = math.prod(1 - passes(rule, part * (ONE // k)) for part in parts)
         assert 1 - stays <= float(DELTA) * (1 + 1e-5)
@@ -195,11 +191,11 @@ def test_a_rule_never_costs_more_than_was_offered(
     k: int, epsilon: int, delta: int, slots: Literal["pairs", "rows"], reuse: bool
 ) -> None:
     amount, offered = Fraction(epsilon, PICO), Fraction(delta, ATTO)
-    pure = choose_rule(bounds(k, slots=slots), "epsilon", amount, offered, reuse_count=reuse)
+    pure = choose_rule(bounds(k, slots=slots), LAPLACE, amount, offered, reuse_count=reuse)
     price = cost(pure.event, TERMS)
     assert price.orders[-1] <= epsilon
     assert price.delta <= delta
-    narrow = choose_rule(bounds(k, slots=slots), "rho", amount, offered, reuse_count=reuse)
+    narrow = choose_rule(bounds(k, slots=slots), GAUSSIAN, amount, offered, reuse_count=reuse)
     price = cost(narrow.event, TERMS)
     assert all(paid <= math.ceil(order * epsilon) for paid, order in zip(price.orders, TERMS.orders, strict=False))
     assert price.delta <= delta
@@ -207,33 +203,33 @@ def test_a_rule_never_costs_more_than_was_offered(
 
 
 def test_the_rule_with_the_lowest_threshold_is_taken() -> None:
-    alone = choose_rule(bounds(1), "epsilon", Fraction(1, 10), DELTA)
-    assert isinstance(alone.law, TruncatedLaplace)
-    assert alone.people_needed < laplace_rule(bounds(1), Fraction(1, 10), DELTA).people_needed
-    many = choose_rule(bounds(64), "rho", Fraction(1, 250), DELTA)
+    alone = choose_rule(bounds(1), LAPLACE, Fraction(1, 10), DELTA)
+    assert isinstance(alone.noise, TruncatedLaplace)
+    assert alone.people_needed < people_rule(bounds(1), LAPLACE, Fraction(1, 10), DELTA).people_needed
+    many = choose_rule(bounds(64), GAUSSIAN, Fraction(1, 250), DELTA)
     assert many.counting == "weighted"
-    plain = gaussian_rule(bounds(64), Fraction(1, 250), DELTA)
+    plain = people_rule(bounds(64), GAUSSIAN, Fraction(1, 250), DELTA)
     assert 7.5 < plain.people_needed / many.people_needed < 8.5
-    pure = choose_rule(bounds(5), "epsilon", Fraction(1), DELTA)
+    pure = choose_rule(bounds(5), LAPLACE, Fraction(1), DELTA)
     assert pure.counting == "shared"
     assert pure.people_needed < truncated_rule(bounds(5), Fraction(1), DELTA).people_needed / 4
-    fast = choose_rule(bounds(64, slots="rows"), "rho", Fraction(1, 250), DELTA)
+    fast = choose_rule(bounds(64, slots="rows"), GAUSSIAN, Fraction(1, 250), DELTA)
     assert fast.counting == "rows"
     assert fast.need.rule == "rows"
 
 
 def test_a_count_is_reused_only_when_it_counts_people() -> None:
-    counted = choose_rule(bounds(64), "rho", Fraction(1, 250), DELTA, reuse_count=True)
+    counted = choose_rule(bounds(64), GAUSSIAN, Fraction(1, 250), DELTA, reuse_count=True)
     assert counted.counting == "units"
     assert decide(np.array([5]), None, counted, Silent()).counts is not None
-    weighted = choose_rule(bounds(64), "rho", Fraction(1, 250), DELTA)
+    weighted = choose_rule(bounds(64), GAUSSIAN, Fraction(1, 250), DELTA)
     assert decide(np.array([5 * ONE]), None, weighted, Silent()).counts is None
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 5)])
 def test_private_keys_without_a_sensible_delta_are_refused(delta: Fraction) -> None:
     with pytest.raises(LossOutOfRange):
-        choose_rule(bounds(5), "epsilon", Fraction(1), delta)
+        choose_rule(bounds(5), LAPLACE, Fraction(1), delta)
 
 
 # --- Deciding ----------------------------------------------------------------------------------------
@@ -277,7 +273,7 @@ def test_the_minimum_of_people_holds_for_weighted_counts(build: Callable[..., Ru
 
 
 def test_counts_beyond_64_bits_are_judged_too() -> None:
-    rule = rows_rule(bounds(4), "epsilon", Fraction(1, 10**12), DELTA)
+    rule = rows_rule(bounds(4), LAPLACE, Fraction(1, 10**12), DELTA)
     decision = decide(np.array([2**90, 0], dtype=object), None, rule, SecureNoise())
     assert decision.named.tolist() == [True, False]
     assert decision.named.dtype == bool

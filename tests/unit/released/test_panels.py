@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from service.core.amounts import parse_epsilon
+from service.core.ask_codec import request_to_text
 from service.core.errors import CatalogRefused, Conflict
+from service.core.plan import Loss
+from service.core.request import Ask
 from service.released import tables
 from service.released.panels import Panel, Panels, parse_period
 from service.store.database import Store
@@ -16,11 +20,17 @@ from tests.fixtures.postgres import new_database
 DUE = "2026-01-01T00:00:00.000+00:00"
 LATER = "2026-01-03T12:00:00.000+00:00"
 
+
+def asking(sql: str, epsilon: str = "0.1") -> str:
+    body = {"dataset": "shop", "sql": sql, "epsilon": epsilon}
+    return request_to_text(Ask("shop", sql, Loss("epsilon", parse_epsilon(epsilon))), body)
+
+
 PANEL = Panel(
     name="sales",
     dataset="shop",
     owner="abc",
-    request="{}",
+    request=asking("SELECT COUNT(*) AS n FROM orders"),
     title="Sales",
     chart="{}",
     refresh_seconds=3600,
@@ -107,7 +117,9 @@ def test_a_new_title_or_line_keeps_the_answer_and_another_question_does_not(pane
     panels.refreshed(PANEL, query_id="q_1", cost_pico=3, now=DUE)
     same = panels.put(replace(PANEL, title="New", budget_pico=50))
     assert (same.query_id, same.state, same.next_refresh_at) == ("q_1", "good", DUE)
-    other = panels.put(replace(PANEL, request='{"sql": "other"}'))
+    spelled = panels.put(replace(PANEL, request=asking("SELECT COUNT(*) AS n FROM orders", "0.10")))
+    assert (spelled.query_id, spelled.state) == ("q_1", "good"), "0.10 is the same question as 0.1"
+    other = panels.put(replace(PANEL, request=asking("SELECT COUNT(*) AS n FROM customers")))
     assert (other.query_id, other.state) == (None, "waiting")
 
 

@@ -8,12 +8,12 @@ import pytest
 from sqlglot import exp
 
 from service.api.requests import Dialect
+from service.core.aggregates import AGGREGATES
 from service.core.request import Ask
-from service.sql.expr import numbers as functions
-from service.sql.expr.conditions import TABLE
+from service.sql.expr.arguments import SUPPORTED
+from service.sql.expr.compiler import TABLE
 from service.sql.read import parse
-from service.sql.read.aggregates import SIMPLE
-from service.sql.read.allow import AGGREGATE, SCALAR
+from service.sql.read.allow import SCALAR
 from service.sql.understand import understand
 from tests.fixtures.sql.shop import SCHEMA
 
@@ -26,9 +26,9 @@ def block(name: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("group", functions.SHOWN)
+@pytest.mark.parametrize("group", SUPPORTED)
 def test_the_page_lists_the_functions_of_the_table(group: str) -> None:
-    assert block(group).splitlines() == [f"- `{line}`" for line in functions.SHOWN[group]]
+    assert block(group).splitlines() == [f"- `{line}`" for line in SUPPORTED[group]]
 
 
 def test_the_page_lists_dialects_and_limits() -> None:
@@ -46,9 +46,19 @@ def test_the_page_lists_dialects_and_limits() -> None:
     assert block("limits").splitlines() == [f"- {name}: {value}" for name, value in limits.items()]
 
 
+def test_the_page_lists_the_aggregates_of_the_table_and_each_is_understood() -> None:
+    listed = re.findall(r"`([^`]+)`", block("aggregates"))
+    assert sorted(listed) == sorted(form for spec in AGGREGATES.values() for form in spec.shown)
+    places = {"x": "age", "p": "0.5", "unit": "customer_id", "condition": "age > 1"}
+    for form in listed:
+        call = form if "(" in form else f"{form}(x)"
+        sql = re.sub(r"\b(x|p|unit|condition)\b", lambda m: places[m[1]], call).replace("MODE(age)", "MODE(country)")
+        assert understand(Ask("shop", f"SELECT {sql} FROM customers"), SCHEMA).cores
+
+
 def test_every_function_line_is_understood() -> None:
     places = {"x": "age", "a": "name", "b": "name", "t": "name", "d": "CAST(joined AS TIMESTAMP)"}
-    for group, lines in functions.SHOWN.items():
+    for group, lines in SUPPORTED.items():
         for line in (part for whole in lines for part in re.split(r", (?=[A-Z]|a \|\|)", whole)):
             for sql in _instances(line, group, places):
                 understand(Ask("shop", f"SELECT COUNT(*) FROM customers WHERE ({sql}) IS NOT NULL"), SCHEMA)
@@ -75,7 +85,6 @@ def test_what_may_be_parsed_can_be_compiled_or_is_an_aggregate() -> None:
     """No node passes the allow-list and then has no handler: it would be refused with the wrong words."""
     parts = (exp.DataType, exp.DataTypeParam, exp.Interval, exp.Var)
     assert {kind for kind in SCALAR if kind not in parts} <= set(TABLE)
-    assert set(SIMPLE) <= set(AGGREGATE)
 
 
 @pytest.mark.parametrize("sql", re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL))

@@ -1,16 +1,15 @@
 """Row values as integers on a declared grid: the SQL that computes a column's code when it is prepared.
 
-code = floor(value / step + 1/2), clamped to [low_code, high_code]; NULL for NULL and NaN. Rounding
-half up is the same for all types and signs. Invariant N4: a code is a function of the one value, lies
-within the declared codes whatever the value, and its computation never raises. Decimals, dates and
-integers are computed in integers; doubles by one division, exact for steps that are powers of two.
+Keeps N4 (service/core/prepared.py). Decimals, dates and integers are computed in integers; doubles by one
+division, exact for steps that are powers of two.
 """
 
 from fractions import Fraction
 
 from service.core.errors import CatalogRefused
+from service.core.prepared import code_name
 from service.core.schema import Column
-from service.engine.names import quoted
+from service.engine.quoting import quoted
 
 LARGEST_CODE = 2**61  # differences of two codes, and bins around them, stay below 2^62
 LARGEST_DOUBLE_CODE = 2**53  # up to here a double compares exactly with its code
@@ -70,7 +69,7 @@ def _rounded(integer: str, up: int, down: int) -> str:
 
 def outside_bounds(column: Column) -> str:
     """A condition: the value lies outside the declared bounds (for the admin's warning)."""
-    code, name = quoted(column.name + "#"), quoted(column.name)
+    code, name = quoted(code_name(column.name)), quoted(column.name)
     if column.type.name == "DOUBLE":
         assert column.low is not None
         assert column.high is not None

@@ -17,14 +17,14 @@ from typing import Any
 
 from service.core.errors import CatalogRefused, Conflict, NotFound, ServiceError, SourceRefused
 from service.core.schema import Table, UnitColumn, UnitVia
+from service.core.schema_codec import table_to_json
+from service.engine.base import Told
 from service.engine.duckdb import manifest as manifests
 from service.engine.duckdb.importing.declared import check_table, followers, fresh_dictionary
 from service.engine.duckdb.manifest import Manifest, TableFile
 from service.engine.duckdb.processes.child import Child, ChildLost
 from service.engine.reports import ColumnSuggestion, Inspection, PreparedTable, Progress
 from service.engine.sources import Source, find_files
-
-__all__ = ["ColumnSuggestion", "ImportOptions", "Importer", "Inspection", "PreparedTable", "Progress"]
 
 MODULE = "service.engine.duckdb.importing.build"
 BUILD_PREFIX = "_build-"
@@ -50,19 +50,18 @@ class Draft:
         return self.built.get(file, dataset_folder / file)
 
 
-Tell = Callable[[Progress], None]
-
-
-class Importer:
-    """Builds and removes prepared tables under `data_dir`, from files below `roots`."""
+class DuckDBImporter:
+    """Builds and removes prepared DuckDB files under `data_dir`, from files below `roots`."""
 
     def __init__(self, data_dir: Path, roots: Sequence[Path], options: ImportOptions | None = None) -> None:
         self._data_dir = data_dir.resolve()
         self._roots = tuple(roots)
         self._options = options or ImportOptions()
 
+    def files(self, source: Source) -> tuple[Path, ...]:
+        return find_files(source, self._roots)
+
     def inspect(self, source: Source) -> Inspection:
-        """For admins: the result is made of exact values."""
         with tempfile.TemporaryDirectory(prefix="inspect-", dir=self._made(self._data_dir)) as folder:
             job = {"do": "inspect", "folder": folder, **self._source_fields(source)}
             answer = self._work(job, None)
@@ -72,20 +71,18 @@ class Importer:
         )
         return Inspection(answer["rows"], answer["complete"], columns)
 
-    def column_types(self, source: Source) -> dict[str, str]:
-        """Names and types as the file itself says them; no value is looked at (CSV: all text)."""
+    def column_types(self, source: Source) -> dict[str, str | None]:
         with tempfile.TemporaryDirectory(prefix="inspect-", dir=self._made(self._data_dir)) as folder:
             job = {"do": "describe", "folder": folder, **self._source_fields(source)}
-            types: dict[str, str] = self._work(job, None)["types"]
+            types: dict[str, str | None] = self._work(job, None)["types"]
         return types
 
-    def prepare(self, dataset: str, table: Table, source: Source, progress: Tell | None = None) -> PreparedTable:
-        """Build the table and whatever hangs on it, then swap. Any failure leaves the old version serving."""
+    def prepare(self, dataset: str, table: Table, source: Source, progress: Told | None = None) -> PreparedTable:
         check_table(table)
         self._made(self._data_dir / "prepared")
         folder = self._made(manifests.dataset_folder(self._data_dir, dataset))
         with self._alone(folder), _build_folder(folder) as work:
-            before = manifests.load(folder) or Manifest()
+            before = manifests.load_manifest(folder) or Manifest()
             version = before.data_version + 1
             draft = Draft(replace(before, data_version=version), work)
             answer = self._build(draft, folder, table, source, progress)
@@ -97,36 +94,29 @@ class Importer:
         return PreparedTable(dataset, table.name, version, answer["rows"], tuple(answer["warnings"]), tuple(behind))
 
     def remove(self, dataset: str, table: str) -> int:
-        """A version without the table; its number. The budget is not touched: it belongs to the people."""
         folder = manifests.dataset_folder(self._data_dir, dataset)
-        before = manifests.load(folder)
+        before = manifests.load_manifest(folder)
         if before is None or table not in before.tables:
             raise NotFound(f"no table {table} has been imported", {"table": table})
         with self._alone(folder):
-            before = manifests.load(folder) or Manifest()
+            before = manifests.load_manifest(folder) or Manifest()
             if followers(before, table):
                 raise Conflict("other tables reach their unit through this one; remove them first", {"table": table})
             kept = {name: entry for name, entry in before.tables.items() if name != table}
             after = replace(before, data_version=before.data_version + 1, tables=kept)
-            manifests.save(folder, after)
+            manifests.save_manifest(folder, after)
             _sweep(folder, keep=after.files | before.files)
         return after.data_version
 
-    def data_version(self, dataset: str) -> int:
-        """0 before the first import."""
-        held = manifests.load(manifests.dataset_folder(self._data_dir, dataset))
-        return held.data_version if held else 0
-
     def clean(self) -> None:
-        """At start: leftovers of imports that were cut short, and files that no version names any more."""
         for folder in sorted((self._data_dir / "prepared").glob("*/")):
             with contextlib.suppress(Conflict), self._alone(folder):
-                held = manifests.load(folder)
+                held = manifests.load_manifest(folder)
                 _sweep(folder, keep=held.files if held else set())
         for left in self._data_dir.glob("inspect-*"):
             shutil.rmtree(left, ignore_errors=True)
 
-    def _build(self, draft: Draft, folder: Path, table: Table, source: Source, progress: Tell | None) -> dict[str, Any]:
+    def _build(self, draft: Draft, folder: Path, table: Table, source: Source, progress: Told | None) -> dict[str, Any]:
         """One table into the draft."""
         before, version = draft.manifest, draft.manifest.data_version
         work = draft.folder / table.name
@@ -135,13 +125,13 @@ class Importer:
         units_in = None if fresh or before.units_file is None else str(draft.path(folder, before.units_file))
         job = {
             "do": "build",
-            "table": manifests.table_to_json(table),
+            "table": table_to_json(table),
             "folder": str(work),
             "units_in": units_in,
             "parent": self._parent(draft, folder, table),
             **self._source_fields(source),
         }
-        answer = self._work(job, _teller(table.name, progress))
+        answer = self._work(job, _teller(progress))
         file = f"{table.name}/v{version}.duckdb"
         draft.built[file] = work / "rows.duckdb"
         tables = {**before.tables, table.name: TableFile(table, source, file)}
@@ -180,7 +170,7 @@ class Importer:
             os.replace(built, target)
             touched.add(target.parent)
         manifests.sync_folders(sorted(touched))
-        manifests.save(folder, draft.manifest)
+        manifests.save_manifest(folder, draft.manifest)
         _sweep(folder, keep=draft.manifest.files | before.files, builds=False)
 
     def _work(self, job: dict[str, Any], tell: Callable[[dict[str, Any]], None] | None) -> dict[str, Any]:
@@ -202,7 +192,7 @@ class Importer:
         return answer
 
     def _source_fields(self, source: Source) -> dict[str, Any]:
-        files = [str(path) for path in find_files(source, self._roots)]
+        files = [str(path) for path in self.files(source)]
         return {"kind": source.kind, "files": files, "source_table": source.table}
 
     def _made(self, folder: Path) -> Path:
@@ -231,11 +221,11 @@ class Importer:
 _REMEDY: dict[str, str | int] = {"remedy": "raise HALFTONE_ENGINE_MEMORY or import fewer columns"}
 
 
-def _teller(table: str, progress: Tell | None) -> Callable[[dict[str, Any]], None] | None:
+def _teller(progress: Told | None) -> Callable[[dict[str, Any]], None] | None:
     if progress is None:
         return None
     counts = ("step", "steps", "part", "parts")
-    return lambda frame: progress(Progress(table, str(frame["progress"]), *(int(frame[name]) for name in counts)))
+    return lambda frame: progress(Progress(*(int(frame[name]) for name in counts)))
 
 
 @contextlib.contextmanager

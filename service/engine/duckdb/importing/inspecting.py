@@ -1,20 +1,39 @@
 """What a file seems to hold: suggestions for the admin who is about to declare it, never for anyone else."""
 
+import re
 from typing import Any
 
 import duckdb
 
 from service.engine.duckdb.importing.reading import open_relation, unreadable
-from service.engine.duckdb.processes import frames as wire
-from service.engine.names import quoted
+from service.engine.duckdb.processes import frames
+from service.engine.quoting import quoted
 
 DOMAIN_MOST = 50
 SAMPLE_ROWS = 2_000_000
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
 GUESSES = ("BIGINT", "DOUBLE", "DATE", "TIMESTAMP", "BOOLEAN")
 
 
-def inspect_source(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> wire.Header:
+def own_type(file_type: str) -> str | None:
+    """The type that a column takes when nobody declared one, or None if none of ours can hold it.
+
+    Decided by the file's own type alone, never by what its values look like: a type that one person's value could
+    change would tell of them (docs/decisions/0004).
+    """
+    if file_type in INTEGERS:
+        return "BIGINT"
+    if file_type in ("UBIGINT", "HUGEINT", "UHUGEINT"):
+        return "DECIMAL(38,0)"
+    if file_type in ("FLOAT", "DOUBLE"):
+        return "DOUBLE"
+    if file_type.startswith("TIMESTAMP"):
+        return "TIMESTAMP"
+    return file_type if file_type in ("BOOLEAN", "VARCHAR", "DATE") or DECIMAL.fullmatch(file_type) else None
+
+
+def inspect_source(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> frames.Header:
     """Per column: a type, the share of NULLs, the range, few values as a domain, whether values repeat."""
     relation = open_relation(connection, job)
     try:

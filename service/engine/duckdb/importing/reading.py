@@ -4,14 +4,17 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from service.engine.duckdb.manifest import table_from_json
-from service.engine.duckdb.processes import frames as wire
-from service.engine.names import quoted, text
+from service.core.schema import SqlType
+from service.core.schema_codec import table_from_json
+from service.engine.duckdb.processes import frames
+from service.engine.quoting import quoted, string_literal
 
 MOST_COLUMNS = 2000
+# Beyond these no calendar of an answer reaches: Python, JSON readers and spreadsheets end here.
+FIRST, LAST = "0001-01-01", "9999-12-31"
 
 
-class Refused(Exception):
+class ImportRefused(Exception):
     """Something about the source that the admin can put right. Names columns and files, never values."""
 
     def __init__(self, detail: str, extra: dict[str, str | int] | None = None) -> None:
@@ -21,23 +24,24 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """`sql` goes after FROM. `types` by the source's own names; `names`: declared name to source name."""
+class SourceRows:
+    """What a source holds. `sql` goes after FROM; `types` by the source's own names; `names`: declared name to
+    source name."""
 
     sql: str
     types: dict[str, str]
     names: dict[str, str] = field(default_factory=dict)
 
 
-def open_source(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> Relation:
+def open_source(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> SourceRows:
     """The job's source, with its declared columns found in it."""
     relation = open_relation(connection, job)
     table = table_from_json(job["table"])
     names = {name: _find(column.source_name or name, relation.types) for name, column in table.columns.items()}
-    return Relation(relation.sql, relation.types, names)
+    return SourceRows(relation.sql, relation.types, names)
 
 
-def open_relation(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> Relation:
+def open_relation(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> SourceRows:
     sql = _relation(connection, job)
     try:
         described = connection.execute(f"DESCRIBE SELECT * FROM {sql}").fetchall()
@@ -46,16 +50,30 @@ def open_relation(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> Re
     except duckdb.Error:
         raise unreadable(job) from None
     if len(described) > MOST_COLUMNS:
-        raise Refused(f"a source may have at most {MOST_COLUMNS} columns")
-    return Relation(sql, {row[0]: row[1] for row in described})
+        raise ImportRefused(f"a source may have at most {MOST_COLUMNS} columns")
+    return SourceRows(sql, {row[0]: row[1] for row in described})
 
 
-def unreadable(job: wire.Header) -> Refused:
-    return Refused(f"the source could not be read as {job['kind']}: it is damaged, cut short or of another kind")
+def unreadable(job: frames.Header) -> ImportRefused:
+    return ImportRefused(f"the source could not be read as {job['kind']}: it is damaged, cut short or of another kind")
 
 
-def _relation(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> str:
-    files = "[" + ", ".join(text(path) for path in job["files"]) + "]"
+def as_declared(value: str, kind: SqlType) -> str:
+    """The SQL expression as the declared type; NULL for what does not fit, infinite days included.
+
+    A group key must come back as a Python date: a day that has none would fail the whole query, and
+    whether somebody has such a day is nobody's business."""
+    tried = f"TRY_CAST({value} AS {kind})"
+    if kind.name == "DATE":
+        return f"CASE WHEN {tried} BETWEEN DATE '{FIRST}' AND DATE '{LAST}' THEN {tried} END"
+    if kind.name == "TIMESTAMP":
+        last = f"TIMESTAMP '{LAST} 23:59:59.999999'"
+        return f"CASE WHEN {tried} BETWEEN TIMESTAMP '{FIRST} 00:00:00' AND {last} THEN {tried} END"
+    return tried
+
+
+def _relation(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> str:
+    files = "[" + ", ".join(string_literal(path) for path in job["files"]) + "]"
     if job["kind"] == "parquet":
         hive = any("=" in path for path in job["files"])
         return f"read_parquet({files}, union_by_name = true, hive_partitioning = {str(hive).lower()})"
@@ -64,10 +82,10 @@ def _relation(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> str:
     return _duckdb_table(connection, job)
 
 
-def _duckdb_table(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> str:
+def _duckdb_table(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> str:
     """A base table of an attached file. Not a view: that would be SQL of a stranger."""
     try:
-        connection.execute(f'ATTACH {text(job["files"][0])} AS "source" (READ_ONLY, TYPE duckdb)')
+        connection.execute(f'ATTACH {string_literal(job["files"][0])} AS "source" (READ_ONLY, TYPE duckdb)')
     except duckdb.Error:
         raise unreadable(job) from None
     found = connection.execute(
@@ -76,7 +94,7 @@ def _duckdb_table(connection: duckdb.DuckDBPyConnection, job: wire.Header) -> st
         [job["source_table"]],
     ).fetchall()
     if len(found) != 1:
-        raise Refused("the DuckDB file has no such table, or more than one: write schema.table")
+        raise ImportRefused("the DuckDB file has no such table, or more than one: write schema.table")
     return f'"source".{quoted(found[0][0])}.{quoted(found[0][1])}'
 
 
@@ -85,5 +103,5 @@ def _find(wanted: str, types: dict[str, str]) -> str:
         return wanted
     same = [name for name in types if name.lower() == wanted.lower()]
     if len(same) != 1:
-        raise Refused(f"the source has no column {wanted}", {"column": wanted})
+        raise ImportRefused(f"the source has no column {wanted}", {"column": wanted})
     return same[0]

@@ -2,58 +2,58 @@
 
 import duckdb
 
+from service.core.prepared import coded
 from service.core.schema import Table, UnitVia
-from service.engine import layout
 from service.engine.duckdb.importing.coding import outside_bounds
-from service.engine.duckdb.importing.reading import Refused, Relation
-from service.engine.names import quoted
-from service.engine.values import literal
+from service.engine.duckdb.importing.reading import ImportRefused, SourceRows
+from service.engine.duckdb.prepared_file import BUILT, STAGED
+from service.engine.quoting import quoted, tried_literal
 
 SHARE_TOLD = 0.0005  # below this a share rounds to 0.0% and is not worth a sentence
 
 
-def refuse_broken(connection: duckdb.DuckDBPyConnection, table: Table, relation: Relation) -> None:
+def refuse_broken(connection: duckdb.DuckDBPyConnection, table: Table, relation: SourceRows) -> None:
     """Declared uniqueness, checked over all prepared rows, since plans rely on it (a join to a unique key
     does not multiply rows); and signs that the declaration is about another file."""
     for column in table.columns.values():
         name = quoted(column.name)
         if column.unique and _count(
             connection,
-            f'SELECT count(*) FROM (SELECT 1 FROM "out".main.rows WHERE {name} IS NOT NULL'
+            f"SELECT count(*) FROM (SELECT 1 FROM {BUILT} WHERE {name} IS NOT NULL"
             f" GROUP BY {name} HAVING count(*) > 1 LIMIT 1)",
         ):
-            raise Refused(f"{column.name} is declared unique, but a value occurs twice", {"column": column.name})
-    kept = _count(connection, 'SELECT count(*) FROM "out".main.rows')
+            raise ImportRefused(f"{column.name} is declared unique, but a value occurs twice", {"column": column.name})
+    kept = _count(connection, f"SELECT count(*) FROM {BUILT}")
     if kept == 0 and _count(connection, f"SELECT count(*) FROM {_staged(table)}"):
-        raise Refused("no row of the source has a unit", {"table": table.name})
+        raise ImportRefused("no row of the source has a unit", {"table": table.name})
     for column in table.columns.values():
         if relation.types[relation.names[column.name]] != str(column.type):
             _refuse_other_type(connection, table, relation, column.name)
-    for column in layout.coded(table):
+    for column in coded(table):
         inside = f"{quoted(column.name)} IS NOT NULL AND NOT coalesce({outside_bounds(column)}, false)"
-        values = f'SELECT count({quoted(column.name)}) FROM "out".main.rows'
-        if _count(connection, values) and not _count(
-            connection, f'SELECT count(*) FROM "out".main.rows WHERE {inside}'
-        ):
-            raise Refused(f"no value of {column.name} lies within its bounds", {"column": column.name})
+        values = f"SELECT count({quoted(column.name)}) FROM {BUILT}"
+        if _count(connection, values) and not _count(connection, f"SELECT count(*) FROM {BUILT} WHERE {inside}"):
+            raise ImportRefused(f"no value of {column.name} lies within its bounds", {"column": column.name})
 
 
 def warnings_of(connection: duckdb.DuckDBPyConnection, table: Table) -> list[str]:
     """Sentences for the admin who imports: shares only, rounded, and only where something is lost."""
     told: list[str] = []
-    kept = _count(connection, 'SELECT count(*) FROM "out".main.rows')
+    kept = _count(connection, f"SELECT count(*) FROM {BUILT}")
     if kept == 0:
         told.append("The table has no rows.")
     if table.unit is not None:
         _tell_dropped(connection, table, kept, told)
-    for column in layout.coded(table):
-        beyond = _count(connection, f'SELECT count(*) FROM "out".main.rows WHERE {outside_bounds(column)}')
+    for column in coded(table):
+        beyond = _count(connection, f"SELECT count(*) FROM {BUILT} WHERE {outside_bounds(column)}")
         _tell(told, beyond, kept, f"of the values of {column.name} lie outside its bounds and were clamped.")
     for column in table.columns.values():
         if column.domain is not None:
-            listed = ", ".join(literal(value, column.type) for value in column.domain if value is not None) or "NULL"
+            listed = (
+                ", ".join(tried_literal(value, column.type) for value in column.domain if value is not None) or "NULL"
+            )
             inside = f"{quoted(column.name)} IS NULL OR {quoted(column.name)} IN ({listed})"
-            beyond = _count(connection, f'SELECT count(*) FROM "out".main.rows WHERE NOT ({inside})')
+            beyond = _count(connection, f"SELECT count(*) FROM {BUILT} WHERE NOT ({inside})")
             _tell(told, beyond, kept, f"of the rows have a {column.name} outside its domain: no group will show them.")
     return told
 
@@ -78,12 +78,12 @@ def _tell_dropped(connection: duckdb.DuckDBPyConnection, table: Table, kept: int
         _tell(told, staged - gone - kept, staged, "of the rows are beyond max_rows_per_unit and were left out.")
 
 
-def _refuse_other_type(connection: duckdb.DuckDBPyConnection, table: Table, relation: Relation, name: str) -> None:
+def _refuse_other_type(connection: duckdb.DuckDBPyConnection, table: Table, relation: SourceRows, name: str) -> None:
     """The source is read again only for a column that came out empty."""
     if _count(connection, f"SELECT count({quoted(name)}) FROM {_staged(table)}"):
         return
     if _count(connection, f"SELECT count({quoted(relation.names[name])}) FROM {relation.sql}"):
-        raise Refused(f"no value of {name} can be read as {table.columns[name].type}", {"column": name})
+        raise ImportRefused(f"no value of {name} can be read as {table.columns[name].type}", {"column": name})
 
 
 def _tell(told: list[str], part: int, whole: int, sentence: str) -> None:
@@ -92,7 +92,7 @@ def _tell(told: list[str], part: int, whole: int, sentence: str) -> None:
 
 
 def _staged(table: Table) -> str:
-    return '"stage".main.s' if table.private else '"out".main.rows'
+    return STAGED if table.private else BUILT
 
 
 def _count(connection: duckdb.DuckDBPyConnection, sql: str) -> int:

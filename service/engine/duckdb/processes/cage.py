@@ -1,7 +1,7 @@
 """The walls around a child process that runs SQL, from the outside in.
 
 1. The process: its own address-space, CPU, file and core limits; no new privileges; a network of its own
-   that leads nowhere; a filter on system calls (filter.py); an environment without a single setting of
+   that leads nowhere; a filter on system calls (seccomp.py); an environment without a single setting of
    ours; it dies with us.
 2. The database: files attached read-only first, then external access off, the local file system
    disabled, no extensions, no secrets, no Python variables as tables, and at last the configuration
@@ -20,7 +20,7 @@ from typing import Any
 
 import duckdb
 
-from service.engine.duckdb.processes import seccomp as filter
+from service.engine.duckdb.processes import seccomp
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
@@ -69,7 +69,7 @@ def enclose_process(*, keep_files: bool = False) -> list[str]:
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     # Without the right to do so these fail and change nothing; the child goes on and says what it lacks.
     own_network = libc.unshare(CLONE_NEWNET) == 0 or libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0
-    if filter.install(read_only=not keep_files):
+    if seccomp.put_on_filter(read_only=not keep_files):
         return []  # no socket can be made in any network
     return [CALLS] if own_network else [CALLS, NETWORK]
 

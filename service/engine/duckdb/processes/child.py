@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from service.engine.duckdb.processes import cage
-from service.engine.duckdb.processes import frames as wire
+from service.engine.duckdb.processes import cage, frames
 
 ROOT = str(Path(__file__).resolve().parents[4])
 START_SECONDS = 60.0
 
-Seen = Callable[[wire.Header], None]
+Seen = Callable[[frames.Header], None]
 
 log = logging.getLogger("halftone")
 
@@ -92,8 +91,8 @@ class Child:
             self._ready = True
 
     def call(
-        self, header: wire.Header, payload: bytes | memoryview, deadline_s: float, seen: Seen | None = None
-    ) -> tuple[wire.Header, memoryview]:
+        self, header: frames.Header, payload: bytes | memoryview, deadline_s: float, seen: Seen | None = None
+    ) -> tuple[frames.Header, memoryview]:
         """One question, one answer. A child that is late is killed; so is one whose caller gives up, and one
         that said it can answer no more."""
         assert self._ready, "wait_ready first"
@@ -102,7 +101,7 @@ class Child:
         deadline = time.monotonic() + deadline_s
         try:
             self.channel.settimeout(max(0.001, deadline_s))
-            wire.send(self.channel, {**header, "seconds": deadline_s}, payload)
+            frames.send(self.channel, {**header, "seconds": deadline_s}, payload)
             answer, table = self._receive(deadline)
             while "progress" in answer:
                 if seen is not None:
@@ -111,7 +110,7 @@ class Child:
         except TimeoutError:
             self.kill()
             raise ChildLost(late=True) from None
-        except wire.ConnectionLost:
+        except frames.ConnectionLost:
             self.kill()
             raise ChildLost(late=False) from None
         except BaseException:
@@ -121,13 +120,13 @@ class Child:
             self.kill()
         return answer, table
 
-    def _receive(self, deadline: float) -> tuple[wire.Header, memoryview]:
+    def _receive(self, deadline: float) -> tuple[frames.Header, memoryview]:
         try:
-            return wire.receive(self.channel, deadline)
+            return frames.receive(self.channel, deadline)
         except TimeoutError:
             self.kill()
             raise ChildLost(late=True) from None
-        except wire.ConnectionLost:
+        except frames.ConnectionLost:
             self.kill()
             raise ChildLost(late=False) from None
 

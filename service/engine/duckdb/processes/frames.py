@@ -79,14 +79,14 @@ def _exactly(channel: socket.socket, size: int, deadline: float | None) -> memor
     return held
 
 
-def pack(table: pa.Table) -> memoryview:
+def pack_table(table: pa.Table) -> memoryview:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return memoryview(sink.getvalue())
 
 
-def unpack(payload: bytes | memoryview) -> pa.Table:
+def unpack_table(payload: bytes | memoryview) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
 

@@ -79,12 +79,6 @@ class Pool:
         if surplus is not None:
             surplus.kill()
 
-    def is_ready(self) -> bool:
-        """Whether some child stands ready or works, so that questions can be answered."""
-        with self._lock:
-            held = [*self._blank, *(child for _, child in self._idle)]
-            return self._busy > 0 or any(child.process.poll() is None for child in held)
-
     def close(self) -> None:
         with self._lock:
             self._closed = True

@@ -2,7 +2,7 @@
 
 Whoever takes over a child (a hostile file, a hole in the database) runs our user's code in it. What is
 left to him are the calls that the child itself needs: memory, threads, reading files, answering on the
-socket that it was given. Everything in calls.py is answered with EPERM by the kernel, for all threads.
+socket that it was given. Everything in syscalls.py is answered with EPERM by the kernel, for all threads.
 
 A classic BPF program decides, call by call. It sees the architecture, the number and the arguments as
 numbers, never memory behind a pointer. Each rule is a test and an answer, so no jump is longer than a
@@ -16,9 +16,9 @@ import struct
 import sys
 from dataclasses import dataclass
 
-from service.engine.duckdb.processes import syscalls as calls
+from service.engine.duckdb.processes import syscalls
 
-MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # place in calls.Numbers, audit architecture
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # place in syscalls.Numbers, audit architecture
 X32 = 0x40000000  # the bit of x86_64's other numbering of the same calls
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
@@ -39,22 +39,22 @@ Step = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CallRule:
     """Calls of `numbers` pass if argument `place`, masked, equals `value`."""
 
-    numbers: calls.Numbers
+    numbers: syscalls.Numbers
     place: int
     value: int
     mask: int = 0xFFFFFFFF
 
 
-def rules(*, read_only: bool, pid: int) -> tuple[Rule, ...]:
+def rules(*, read_only: bool, pid: int) -> tuple[CallRule, ...]:
     """Flags and process ids are 32 bits wide: the lower half of an argument is all that the kernel reads, too."""
-    opening = (Rule(calls.OPEN, 1, 0, WRITING), Rule(calls.OPENAT, 2, 0, WRITING))
+    opening = (CallRule(syscalls.OPEN, 1, 0, WRITING), CallRule(syscalls.OPENAT, 2, 0, WRITING))
     return (
-        Rule(calls.CLONE, 0, CLONE_THREAD, CLONE_THREAD | CLONE_SPACES),  # a thread, and no new process
-        Rule(calls.TGKILL, 0, pid),  # abort() signals itself
-        Rule(calls.PRLIMIT, 0, 0),  # its own limits
+        CallRule(syscalls.CLONE, 0, CLONE_THREAD, CLONE_THREAD | CLONE_SPACES),  # a thread, and no new process
+        CallRule(syscalls.TGKILL, 0, pid),  # abort() signals itself
+        CallRule(syscalls.PRLIMIT, 0, 0),  # its own limits
         *(opening if read_only else ()),
     )
 
@@ -62,16 +62,16 @@ def rules(*, read_only: bool, pid: int) -> tuple[Rule, ...]:
 def program(machine: str, *, read_only: bool, pid: int) -> list[Step]:
     """The filter for one architecture. What another one would have called it is no number of ours: killed."""
     place, architecture = MACHINES[machine]
-    refused = {**calls.NEVER, **(calls.CHANGES if read_only else {})}
+    refused = {**syscalls.NEVER, **(syscalls.CHANGES if read_only else {})}
     steps: list[Step] = [
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, architecture),
         (RETURN, 0, 0, KILL),
         (LOAD, 0, 0, NUMBER),
         *_if(AT_LEAST, X32, [(RETURN, 0, 0, REFUSE)]),
-        *_if(ABOVE, calls.NEWEST, [(RETURN, 0, 0, UNKNOWN)]),
+        *_if(ABOVE, syscalls.NEWEST, [(RETURN, 0, 0, UNKNOWN)]),
     ]
-    for group, answer in ((refused, REFUSE), (calls.UNREADABLE, UNKNOWN)):
+    for group, answer in ((refused, REFUSE), (syscalls.UNREADABLE, UNKNOWN)):
         for numbers in group.values():
             steps += _if(EQUAL, numbers[place], [(RETURN, 0, 0, answer)])
     for rule in rules(read_only=read_only, pid=pid):
@@ -84,7 +84,7 @@ def _if(test: int, operand: int | None, then: list[Step]) -> list[Step]:
     return [] if operand is None else [(test, 0, len(then), operand), *then]
 
 
-def _argument(rule: Rule) -> list[Step]:
+def _argument(rule: CallRule) -> list[Step]:
     return [
         (LOAD, 0, 0, ARGUMENTS + 8 * rule.place),  # the lower half: both architectures are little-endian
         (AND, 0, 0, rule.mask),
@@ -98,13 +98,13 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def load(machine: str, steps: list[Step]) -> bool:
+def load_program(machine: str, steps: list[Step]) -> bool:
     """Hand a program to the kernel for all threads of this process, for good. False: it was not taken.
 
     SPECULATE spares kernels before 5.16 from slowing a filtered process down; those before 4.17 do not know it.
     """
     given = _Program(len(steps), b"".join(struct.pack("<HBBI", *step) for step in steps))
-    number = calls.SECCOMP[MACHINES[machine][0]]
+    number = syscalls.SECCOMP[MACHINES[machine][0]]
     assert number is not None
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
@@ -114,10 +114,10 @@ def load(machine: str, steps: list[Step]) -> bool:
     )
 
 
-def install(*, read_only: bool) -> bool:
+def put_on_filter(*, read_only: bool) -> bool:
     """Put the filter on this process; False where the system has none for us, and then nothing has changed.
     Needs "no new privileges", which the cage sets first."""
     if sys.platform != "linux" or sys.maxsize < 2**32 or os.uname().machine not in MACHINES:
         return False
     machine = os.uname().machine
-    return load(machine, program(machine, read_only=read_only, pid=os.getpid()))
+    return load_program(machine, program(machine, read_only=read_only, pid=os.getpid()))

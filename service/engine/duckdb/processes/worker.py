@@ -17,10 +17,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from service.core.plan import KEYS_TABLE
-from service.engine.duckdb.processes import cage
-from service.engine.duckdb.processes import frames as wire
-from service.engine.names import quoted, text
+from service.core.prepared import KEYS_TABLE
+from service.engine.duckdb.processes import cage, frames
+from service.engine.quoting import quoted, string_literal
 
 INCOMING = "#incoming"
 SHOWN = ("scratch", "rehearse")
@@ -41,17 +40,17 @@ class Worker:
 
     def serve(self) -> None:
         self._warm_up()
-        wire.send(self.channel, {"ready": True, "missing": self.missing})
+        frames.send(self.channel, {"ready": True, "missing": self.missing})
         while not self.broken:
-            header, payload = wire.receive(self.channel)
+            header, payload = frames.receive(self.channel)
             cage.limit_cpu(float(header["seconds"]), self.threads)
             try:
                 answer, table = self._answer(header, payload)
             except Exception as error:
                 answer, table = self._failed(error, shown=header.get("do") in SHOWN), b""
-            wire.send(self.channel, {**answer, "last": self.broken}, table)
+            frames.send(self.channel, {**answer, "last": self.broken}, table)
 
-    def _failed(self, error: Exception, *, shown: bool) -> wire.Header:
+    def _failed(self, error: Exception, *, shown: bool) -> frames.Header:
         """The kind of an error. Only what sees nothing but released, public and made-up values may explain itself."""
         fatal = _fatal(error)
         self.broken = self.broken or fatal is not None
@@ -60,7 +59,7 @@ class Worker:
         message = str(fatal).split("\n")[0] if fatal else str(error)  # further down there are addresses and paths
         return {"error": type(fatal or error).__name__, "message": message if shown else ""}
 
-    def _answer(self, header: wire.Header, payload: memoryview) -> tuple[wire.Header, bytes | memoryview]:
+    def _answer(self, header: frames.Header, payload: memoryview) -> tuple[frames.Header, bytes | memoryview]:
         if header["do"] == "bind":
             self._bind(header["files"], header["views"])
             return {}, b""
@@ -76,37 +75,37 @@ class Worker:
         assert not self.bound, "a child serves one version of one dataset"
         self.bound = True
         for alias, path in files.items():
-            self.connection.execute(f"ATTACH {text(path)} AS {quoted(alias)} (READ_ONLY)")
+            self.connection.execute(f"ATTACH {string_literal(path)} AS {quoted(alias)} (READ_ONLY)")
         for name, select in views.items():
             self.connection.execute(f"CREATE VIEW main.{quoted(name)} AS {select}")
         cage.lock(self.connection)
         cage.limit_memory(self.memory_bytes)
 
-    def _run(self, sql: str, payload: memoryview) -> tuple[wire.Header, memoryview]:
+    def _run(self, sql: str, payload: memoryview) -> tuple[frames.Header, memoryview]:
         names = []
         try:
             if len(payload):
                 names.append(KEYS_TABLE)
-                self._load(KEYS_TABLE, wire.unpack(payload))
+                self._load(KEYS_TABLE, frames.unpack_table(payload))
             # Not a relation: it would bind the statement once for its columns and again to run it.
-            return {}, wire.pack(self.connection.execute(self._select(sql)).to_arrow_table())
+            return {}, frames.pack_table(self.connection.execute(self._select(sql)).to_arrow_table())
         finally:
             self._drop(names)
 
-    def _scratch(self, sql: str, sizes: dict[str, int], payload: memoryview) -> tuple[wire.Header, memoryview]:
+    def _scratch(self, sql: str, sizes: dict[str, int], payload: memoryview) -> tuple[frames.Header, memoryview]:
         start = 0
         try:
             for name, size in sizes.items():
-                self._load(name, wire.unpack(payload[start : start + size]))
+                self._load(name, frames.unpack_table(payload[start : start + size]))
                 start += size
             result = self._fetch(sql)
-            columns, types = list(result.columns), [str(kind) for kind in result.types]
-            table = result.to_arrow_table().rename_columns([str(i) for i in range(len(columns))])
-            return {"columns": columns, "types": types}, wire.pack(table)
+            types = [str(kind) for kind in result.types]
+            table = result.to_arrow_table().rename_columns([str(i) for i in range(len(types))])
+            return {"types": types}, frames.pack_table(table)
         finally:
             self._drop(sizes)
 
-    def _rehearse(self, sql: str, rows: str) -> wire.Header:
+    def _rehearse(self, sql: str, rows: str) -> frames.Header:
         """The types of a SELECT's columns, and what its casts say of the made-up `rows` (a WITH clause).
 
         Raises what any rows of these types would raise. Whatever else the made-up ones run into is
@@ -147,7 +146,7 @@ class Worker:
     def _warm_up(self) -> None:
         """Everything that is slow once is done before the first question comes."""
         self._load(INCOMING + "0", pa.table({"a": [1, 2]}))
-        wire.pack(self._fetch(f"SELECT sum(a) AS a FROM {quoted(INCOMING + '0')}").to_arrow_table())
+        frames.pack_table(self._fetch(f"SELECT sum(a) AS a FROM {quoted(INCOMING + '0')}").to_arrow_table())
         self._drop([INCOMING + "0"])
 
 
@@ -165,5 +164,5 @@ def main() -> None:
     channel = socket.socket(fileno=options["fd"])
     try:
         Worker(channel, missing, memory_bytes=options["memory_bytes"], threads=options["threads"]).serve()
-    except wire.ConnectionLost:
+    except frames.ConnectionLost:
         sys.exit(0)
