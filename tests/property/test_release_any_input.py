@@ -16,7 +16,7 @@ from service.privacy.pricing.price import price
 from service.privacy.primitives.derive import derivable, derive
 from tests.unit.privacy.questions import TERMS, aggregate, attribute, by_key, measure, plan, priced, question, released
 
-FUNCTIONS = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+FUNCTIONS = ("count", "sum", "avg", "rms", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
 codes = st.integers(-(10**18), 10**18)
 ranges = st.tuples(codes, codes).map(sorted)
@@ -56,6 +56,10 @@ def test_every_aggregate_of_any_rows_is_finite_and_inside_its_bounds(
         column = table.columns["avg_m0"]
         for values in (column.values, column.low, column.high):
             assert ((values >= float(low)) & (values <= float(high))).all()
+    if "rms" in functions:
+        column = table.columns["rms_m0"]
+        for values in (column.values, column.low, column.high):
+            assert ((values >= 0) & (values <= float(max(abs(low), abs(high))))).all()
     if "var_pop" in functions:
         assert (table.columns["var_pop_m0"].values >= 0).all()
 

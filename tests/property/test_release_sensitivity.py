@@ -25,6 +25,7 @@ WANTED = {
     "sum": (aggregate("sum", "m0"),),
     "mean": (aggregate("avg", "m0"), aggregate("count", "m0")),
     "variance": (aggregate("stddev_samp", "m0"),),
+    "root-mean-square": (aggregate("rms", "m0"), aggregate("sum", "m0")),
     "rows-mean": (aggregate("avg", "m0"), aggregate("count", None)),
     "rows-variance": (aggregate("var_pop", "m0"), aggregate("count", None)),
     "rows-count": (aggregate("count", "m0"), aggregate("count", None)),

@@ -31,7 +31,7 @@ from tests.unit.privacy.questions import (
 )
 
 GROUPS = 4_000  # the share of covered cells is known to 0.35%
-FUNCTIONS = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+FUNCTIONS = ("count", "sum", "avg", "rms", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
 VALUES = np.concatenate([np.full(300, 20), np.full(500, 45), np.full(200, 90)])
 
 
@@ -48,6 +48,7 @@ def table(law: Law, amount: int, *functions: str, replicas: frozenset[str] = fro
 TRUE = {
     "count": VALUES.size, "sum": VALUES.sum(), "avg": VALUES.mean(), "var_pop": VALUES.var(),
     "var_samp": VALUES.var(ddof=1), "stddev_pop": VALUES.std(), "stddev_samp": VALUES.std(ddof=1),
+    "rms": np.sqrt(np.mean(VALUES**2)),
 }  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def test_intervals_cover_what_is_true(functions: tuple[str, ...], law: Law, amou
 
 
 @pytest.mark.parametrize("rows", [1, 10, 60])
-@pytest.mark.parametrize("function", ["avg"])
+@pytest.mark.parametrize("function", ["avg", "rms"])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_intervals_of_ratios_cover_however_few_rows_there_are(law: Law, function: str, rows: int) -> None:
     """At 92% or more where the count itself is lost in the noise, and no more than 98% where it is not."""
@@ -76,12 +77,12 @@ def test_intervals_of_ratios_cover_however_few_rows_there_are(law: Law, function
     sums = {"m0.n": rows, "m0.s1": few.sum(), "m0.s2": (few**2).sum()}
     exact = {name: np.full(GROUPS, ONE * int(value)) for name, value in sums.items()}
     column = released(priced(core, law, PICO if law.pure else PICO // 8), exact, GROUPS).columns[f"{function}_m0"]
-    truth = few.mean()
+    truth = few.mean() if function == "avg" else np.sqrt(np.mean(few**2))
     assert 0.92 <= covered(column, truth) <= (0.98 if rows == 60 else 1.0)
 
 
 @pytest.mark.parametrize("bounds", [(0, 100), (-30, 100), (-100, -20)])
-@pytest.mark.parametrize("function", ["var_pop", "stddev_pop"])
+@pytest.mark.parametrize("function", ["rms", "var_pop", "stddev_pop"])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_predictions_are_the_deviations_of_values_that_are_spread_evenly(
     law: Law, function: str, bounds: tuple[int, int]

@@ -12,7 +12,7 @@ from service.core.derivations import Choice, CodeRange, Linear, Rank, Ratio, Var
 
 PLAIN = {
     "count": len, "sum": np.sum, "avg": np.mean, "var_pop": np.var, "var_samp": lambda x: np.var(x, ddof=1),
-    "stddev_pop": np.std, "stddev_samp": lambda x: np.std(x, ddof=1),
+    "rms": lambda x: np.sqrt(np.mean(np.square(x))), "stddev_pop": np.std, "stddev_samp": lambda x: np.std(x, ddof=1),
 }  # fmt: skip
 FROM_MOMENTS = [name for name, spec in AGGREGATES.items() if spec.released_as is ReleasedAs.MOMENTS]
 AT = CodeRange(-40, 100)

@@ -10,7 +10,7 @@ from service.core.schema import DOUBLE, SqlType
 from service.privacy.noise.laws import LAWS, Law
 from tests.unit.privacy.questions import Silent, aggregate, by_key, measure, plan, priced, released
 
-EVERY = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+EVERY = ("count", "sum", "avg", "rms", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
 
 def moments(values: list[int]) -> dict[str, list[int]]:
@@ -32,6 +32,7 @@ def test_without_noise_every_aggregate_is_the_plain_one(law: Law) -> None:
     expected = {
         "avg_m0": np.mean(values), "var_pop_m0": np.var(values), "var_samp_m0": np.var(values, ddof=1),
         "stddev_pop_m0": np.std(values), "stddev_samp_m0": np.std(values, ddof=1),
+        "rms_m0": np.sqrt(np.mean(np.square(values))),
     }  # fmt: skip
     for name, value in expected.items():
         column = table.columns[name]
@@ -103,6 +104,26 @@ def test_a_measure_with_one_possible_value_is_only_counted() -> None:
         at = priced(core, law)
         table = released(at, {"m0.n": [ONE * 5], "m0.s1": [0], "m0.s2": [0]}, noise=Silent())
         assert [table.columns[f"{f}_m0"].values[0] for f in ("sum", "avg", "var_pop")] == [35, 7.0, 0.0]
+
+
+@pytest.mark.parametrize(("low", "high", "least", "most"), [(-9, 4, 0, 9), (3, 8, 3, 8), (-8, -3, 3, 8), (0, 0, 0, 0)])
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_a_root_mean_square_never_leaves_what_its_bounds_allow(
+    law: Law, low: int, high: int, least: int, most: int
+) -> None:
+    """In empty groups, where noise is all there is, nothing is known of it; with many rows it is known well."""
+    halves = measure(low=low, high=high, step=Fraction(1, 2))
+    core = plan(aggregate("rms", "m0"), measures=(halves,), keys=by_key(400))
+    for rows in (0, 1, 10**6):
+        sums = {"m0.n": rows, "m0.s1": rows * low, "m0.s2": rows * low * low}
+        exact = {name: np.full(400, ONE * value) for name, value in sums.items()}
+        column = released(priced(core, law), exact, 400).columns["rms_m0"]
+        for values in (column.values, column.low, column.high):
+            assert ((values >= least / 2) & (values <= most / 2)).all()
+        assert ((column.low <= column.values) & (column.values <= column.high)).all()
+        if rows == 0:
+            assert ((column.low == least / 2) & (column.high == most / 2)).mean() > 0.9
+    assert np.abs(column.values - abs(low) / 2).max() <= 0.01
 
 
 def test_values_carry_no_more_digits_than_the_noise_leaves() -> None:

@@ -16,7 +16,10 @@ PARSER = duckdb.connect()
 
 @pytest.fixture(scope="module")
 def database() -> duckdb.DuckDBPyConnection:
-    return prepared(SCHEMA, rows(3))
+    """With a macro for what DuckDB has no name for."""
+    database = prepared(SCHEMA, rows(3))
+    database.execute("CREATE MACRO rms(x) AS sqrt(avg(x * x))")
+    return database
 
 
 @pytest.mark.parametrize("sql", accepted())

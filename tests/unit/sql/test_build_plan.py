@@ -92,6 +92,12 @@ def test_aggregates_of_one_argument_share_a_measure() -> None:
     ]
 
 
+def test_an_aggregate_that_the_parser_has_no_name_for_is_one_like_any_other() -> None:
+    found = plan("SELECT RMS(amount), rms(amount) FILTER (WHERE amount > 0), AVG(amount) FROM orders")
+    assert [(a.function.name, a.argument) for a in found.aggregates] == [("avg", "m0"), ("rms", "m0"), ("rms", "m1")]
+    assert all(max(abs(measure.low), abs(measure.high)) <= 1 << 20 for measure in found.measures), "coded for squares"
+
+
 def test_arithmetic_over_codes_stays_exact() -> None:
     (measure,) = plan("SELECT SUM(price * (1 - discount)) FROM items").measures
     assert (measure.step, measure.low, measure.high) == (F(1, 10_000), 0, 1_000_000)
