@@ -10,6 +10,8 @@ sent. So a wrong guess costs an answer, never privacy.
 """
 
 import hashlib
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -17,6 +19,9 @@ import sqlalchemy as sa
 
 from service.core.ids import new_id
 from service.store.database import Store
+
+# A killed process's session ends a moment after the process, when its server sees the closed connection.
+GONE_WITHIN_S = 2.0
 
 try:
     import fcntl
@@ -99,13 +104,18 @@ class SessionPresence:
         self._keep()
         if owner == self.owner:
             return False
+        until = time.monotonic() + GONE_WITHIN_S
         with self._store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            free = bool(connection.execute(sa.select(sa.func.pg_try_advisory_lock(_key(owner)))).scalar_one())
-            if free:
-                connection.execute(sa.select(sa.func.pg_advisory_unlock(_key(owner))))
-        return free
+            while not connection.execute(sa.select(sa.func.pg_try_advisory_lock(_key(owner)))).scalar_one():
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.02)
+            connection.execute(sa.select(sa.func.pg_advisory_unlock(_key(owner))))
+        return True
 
     def close(self) -> None:
+        with suppress(sa.exc.SQLAlchemyError):  # a broken or closed session holds no lock
+            self._session.execute(sa.select(sa.func.pg_advisory_unlock(_key(self.owner))))
         self._session.close()
 
     def _open(self) -> sa.Connection:
