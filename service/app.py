@@ -19,7 +19,7 @@ from service.api.middleware.poll_cache import Polls
 from service.api.middleware.traces import Traces, exporting_provider
 from service.api.routes import admin, console, datasets, docs, estimates, health, queries
 from service.api.routes import panels as panel_routes
-from service.api.wiring import Parts
+from service.api.wiring import RouteTools
 from service.catalog.keys import Keys
 from service.catalog.store import Catalog
 from service.catalog.tables import key
@@ -157,7 +157,7 @@ def create_app(settings: Settings) -> FastAPI:
     """Everything wired. Opening happens here, closing when the server stops."""
     books = open_books(settings)
     walk = open_walk(settings, books)
-    parts = Parts(
+    parts = RouteTools(
         answerer=walk.answerer,
         answers=walk.answers,
         panels=walk.panels,
@@ -186,7 +186,7 @@ def create_app(settings: Settings) -> FastAPI:
     return assemble(settings, parts, lifespan)
 
 
-def assemble(settings: Settings, parts: Parts, lifespan: Callable[..., object] | None = None) -> FastAPI:
+def assemble(settings: Settings, parts: RouteTools, lifespan: Callable[..., object] | None = None) -> FastAPI:
     """Routes and middleware around the given parts; tests hand over their own."""
     app = FastAPI(
         title="Halftone",

@@ -1,6 +1,6 @@
 """Everything that a deployment may choose, read from the environment once.
 
-Each value is checked where it is read; a refusal says what to change. Nothing else in the package
+Each value is checked where it is read; a refusal says what to change. Nothing else of the service
 looks at the environment. docs/operating.md has a heading for every setting (tests/test_docs.py).
 """
 

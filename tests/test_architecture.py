@@ -17,17 +17,23 @@ HOP = re.compile(r"^\d+\. `(service/[\w/]+\.py)`((?: `[\w.]+`,?)+): .+\.(?:\*\*)
 TERM = re.compile(r"^\| ([^|`]+) \| (service/[\w/]+\.py) \| ([^|]+\.) \|$")
 PATH = re.compile(r"(?<![\w/.-])(?:service|tests|docs|migrations|benchmarks)/[\w/*.-]*\w")
 
+BARE = re.compile(r"(?<![\w/.*-])(\w+\.py)\b")
+
 CONSOLE = {"service.console"}  # a package of files that are no modules
 # Words that name modules and mean what they mean everywhere.
 PLAIN = set(
     re.findall(
         r"\w+",
         """
-        apply auth cache casts cli client clock codec command comparisons conditions console dates demo describe docs
-        envelope errors examples exponential fair formats health history ids inspecting json literals logs main messages
-        metrics middleware migrate openapi operations parameters parse predict problems queue quoting rendered renyi
-        responses seccomp serving settings shape smartnoise syscalls terminal totals traces understand unions validation
-        verifying worse
+        admin amounts app apply arguments arithmetic auth base bodies body budgets build cache casts check cli client
+        clipping clock codec command compiler conditions console counts database dates declare declared demo derive
+        describe disjoint distinct docs duckdb emit envelope errors exact examples exponential expr failure fair file
+        formats from function health histograms history ids importing inspecting integers intervals json limits
+        literals logs main messages metrics middleware migrate no numbers openapi operations over parameters parse per
+        poll pool predict privacy problems processes quantile queue quoting ranges read reading rendered renyi reports
+        request requests responses reuse routes run sampling schema seccomp select service serving settings shape
+        smartnoise spellings split syscalls terminal totals traces translate understand unions validation verifying
+        words worse written
         """,
     )
 )
@@ -135,7 +141,7 @@ def test_types_named_in_the_glossary_are_defined_where_it_says() -> None:
 def test_words_that_name_modules_are_explained_or_plain() -> None:
     """A new module brings a new word: explain it, or say that it needs no explaining."""
     named = {word for name in service() for word in re.findall("[a-z]+", name.rpartition(".")[2].replace("__", ""))}
-    explained = stems(GLOSSARY)
+    explained = {each for word, _, _ in terms() for each in stems(word)}
     assert {word for word in named if stem(word) not in explained} == PLAIN
 
 
@@ -167,6 +173,17 @@ def test_files_that_are_named_exist(name: str) -> None:
     """`Checked by` of a mechanism, a file in a docstring or on a page. A decision's number stands for its record."""
     for path in PATH.findall((ROOT / name).read_text()):
         assert list(ROOT.glob(f"{path}*" if "decisions/0" in path else path)), f"{name} names {path}"
+
+
+def test_files_that_are_named_without_their_folder_exist() -> None:
+    """`moments.py` beside others in a docstring: a module of the service of that name."""
+    files = {
+        path.name for pattern in ("service/**/*.py", "tests/**/*.py", "benchmarks/*.py") for path in ROOT.glob(pattern)
+    }
+    for name in NAMING:
+        if name.startswith(("service/", "docs/")):
+            for found in BARE.findall((ROOT / name).read_text()):
+                assert found in files, f"{name} names {found}"
 
 
 def test_every_argument_says_what_checks_it() -> None:

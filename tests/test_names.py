@@ -37,7 +37,6 @@ USED_ELSEWHERE = {
     "service.engine.reports.ColumnSuggestion.null_share": "admins read it: asdict",
     "service.engine.reports.ColumnSuggestion.unit_candidate": "admins read it: asdict",
     "service.engine.reports.Inspection.complete": "admins read it: asdict",
-    "service.engine.reports.PreparedTable.reprepared": "admins read it: asdict",
     "service.engine.duckdb.processes.seccomp._Program._fields_": "ctypes reads it",
     "service.engine.duckdb.processes.worker.main": "child.py starts it by the module's name",
     "service.ledger.rederive.Replay._pause": "called by the kind of an entry",

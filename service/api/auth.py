@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from service.api.wiring import Parts
+from service.api.wiring import RouteTools
 from service.core.errors import NotAllowed, NotSignedIn
 from service.core.request import Principal, Role
 
@@ -19,13 +19,13 @@ RANK: dict[Role, int] = {"viewer": 0, "analyst": 1, "admin": 2}
 bearer = HTTPBearer(auto_error=False, description="A key like ht_…; `halftone key create` makes one.")
 
 
-def parts_of(request: Request) -> Parts:
+def parts_of(request: Request) -> RouteTools:
     parts = request.app.state.parts
-    assert isinstance(parts, Parts)
+    assert isinstance(parts, RouteTools)
     return parts
 
 
-def _sign_in(request: Request, parts: Parts, credentials: HTTPAuthorizationCredentials | None) -> Principal:
+def _sign_in(request: Request, parts: RouteTools, credentials: HTTPAuthorizationCredentials | None) -> Principal:
     try:
         principal = parts.keys.authenticate(credentials.credentials if credentials else "")
     except NotSignedIn:
@@ -40,7 +40,7 @@ def role(least: Role) -> Callable[..., Any]:
 
     def declared(
         request: Request,
-        parts: Annotated[Parts, Depends(parts_of)],
+        parts: Annotated[RouteTools, Depends(parts_of)],
         credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
     ) -> Iterator[Principal]:
         principal = _sign_in(request, parts, credentials)
@@ -62,4 +62,4 @@ public.role = "public"  # type: ignore[attr-defined]
 Viewer = Annotated[Principal, Depends(role("viewer"))]
 Analyst = Annotated[Principal, Depends(role("analyst"))]
 Admin = Annotated[Principal, Depends(role("admin"))]
-Wired = Annotated[Parts, Depends(parts_of)]
+Wired = Annotated[RouteTools, Depends(parts_of)]

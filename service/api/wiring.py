@@ -40,7 +40,7 @@ class Answering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RouteTools:
     """Everything that routes work with, one field each."""
 
     answerer: Answering

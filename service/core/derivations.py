@@ -3,7 +3,7 @@
 The moments of a measure are taken about an origin o: n = Σw, t1 = Σw(x - o) and t2 = Σw(x - o)², x an integer code
 between two bounds. A combination of them is written as its coefficients of n, t1 and t2. Everything here is pure
 arithmetic on released moments and on declared bounds; what the noise does to the results is known in
-service/privacy/primitives/derive.py.
+service/privacy/primitives/from_moments.py.
 """
 
 from collections.abc import Callable

@@ -157,3 +157,9 @@ class ReplayRefused(OuterRefused):
 
 class AnswerFailed(ServiceError):
     code, title, status, budget_spent = "answer-failed", "The query could not be completed", 500, True
+
+
+class FailedForNothing(AnswerFailed):
+    """A bug that showed before the charge: nothing was spent."""
+
+    budget_spent = False

@@ -47,7 +47,7 @@ class ExponentialEvent:
 
 @dataclass(frozen=True, slots=True)
 class SelectionEvent:
-    """`groups` independent (epsilon, delta)-DP choices that one unit may touch."""
+    """A selection of private keys: `groups` independent (epsilon, delta)-DP choices that one unit may touch."""
 
     groups: int
     epsilon: Fraction

@@ -182,7 +182,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    output: str
+    output: str  # is wanted within ± half_width, with this confidence
     half_width: Fraction
     confidence: Fraction
 

@@ -6,12 +6,15 @@ how types and units are spelled; one reader understands both.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from fractions import Fraction
 from typing import Any
 
 from service.core.schema import Column, Scalar, SqlType, Table, UnitColumn, UnitVia
+
+PREPARED_TYPES = ("BOOLEAN", "BIGINT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP")
+TAGGED: dict[str, Callable[[str], Scalar]] = {"timestamp": datetime.fromisoformat, "date": date.fromisoformat}
 
 
 def table_to_json(table: Table) -> dict[str, Any]:
@@ -80,9 +83,12 @@ def _type_parts(kind: SqlType) -> list[str | int | None]:
 def _type(stored: str | list[Any]) -> SqlType:
     """The inverse of both spellings: DECIMAL(10,2) is the only one with parameters."""
     if isinstance(stored, list):
-        return SqlType(*stored)
-    name, _, parameters = stored.rstrip(")").partition("(")
-    return SqlType(name, *(int(each) for each in parameters.split(","))) if parameters else SqlType(name)
+        found = SqlType(*stored)
+    else:
+        name, _, parameters = stored.rstrip(")").partition("(")
+        found = SqlType(name, *(int(each) for each in parameters.split(","))) if parameters else SqlType(name)
+    assert found.name in PREPARED_TYPES, f"{found} is no type of a prepared column"
+    return found
 
 
 def _column_to_json(column: Column, kind: str | list[str | int | None]) -> dict[str, Any]:
@@ -128,6 +134,6 @@ def _scalar_to_json(value: Scalar) -> Any:
 def _scalar_from_json(stored: Any) -> Scalar:
     if isinstance(stored, dict):
         [(kind, text)] = stored.items()
-        return datetime.fromisoformat(text) if kind == "timestamp" else date.fromisoformat(text)
+        return TAGGED[kind](text)
     assert stored is None or isinstance(stored, str | int | bool | float)
     return stored

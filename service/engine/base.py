@@ -39,7 +39,7 @@ class EngineFailed(Exception):
 
 class Work:
     """Needs in an engine's own words, ready to be computed. What is in it is the engine's own: callers keep it and
-    hand it back to a slot of the same engine, nothing else."""
+    hand it back to a slot of the same engine, nothing else. It holds a salt, so it shows nothing of itself."""
 
     __slots__ = ()
 
@@ -50,8 +50,8 @@ Computed = list[tuple[tuple[Need, ...], ExactTable]]
 class Slot(Protocol):
     """The right to compute, one thing after the other, on one version of one dataset.
 
-    In two steps, because a charge comes between them: `work` reads nothing but its arguments, so whatever can fail for
-    a reason that is not in the data fails there, for nothing; `compute` reads private rows.
+    In two steps, because a charge comes between them: `work` reads nothing but its arguments, so what it refuses is
+    refused for nothing; `compute` reads private rows. After an EngineFailed the slot is of no more use.
     """
 
     @property
@@ -60,7 +60,8 @@ class Slot(Protocol):
     def work(self, plan: Plan, needs: tuple[Need, ...], salt: int) -> Work:
         """What computes `needs` of the plan. `salt` is fresh and secret: it keys every choice of what a unit keeps.
 
-        A plan or need that can not be computed is a bug (AssertionError), never a reason to refuse.
+        A plan or need that can not be computed is a bug (AssertionError), never a reason to refuse. EngineFailed, from
+        an engine that asks others for this, is free: nothing has been charged.
         """
 
     def compute(self, work: Work, keys: KeyTable | None, deadline_s: float) -> Computed:
@@ -77,8 +78,8 @@ class Slot(Protocol):
 class Engine(Protocol):
     """Slots are taken, and work is made on them, before any charge: until then TooBusy and bugs are free."""
 
-    def slot(self, dataset: str, wait_s: float, share: str = "") -> AbstractContextManager[Slot]:
-        """Wait at most `wait_s` for a turn; raises TooBusy. Turns go to the `share` (an analyst) that
+    def slot(self, dataset: str, wait_s: float, caller: str = "") -> AbstractContextManager[Slot]:
+        """Wait at most `wait_s` for a turn; raises TooBusy. Turns go to the `caller` (an analyst) that
         has the fewest running, so nobody can take the engine for himself."""
 
     def close(self) -> None: ...

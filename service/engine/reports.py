@@ -17,15 +17,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTable:
-    """What the admin hears. `rows` is an exact count: for admins only, like `warnings`.
-    `reprepared` are tables that reach their unit through this one and were built again with it."""
+    """A table that was imported. `rows` is an exact count: for admins only, like `warnings`."""
 
     dataset: str
     table: str
     data_version: int
     rows: int
     warnings: tuple[str, ...] = ()
-    reprepared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class ColumnSuggestion:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """`complete` is false when only the first rows were looked at."""
+    """What a file seems to hold. `complete` is false when only the first rows were looked at."""
 
     rows: int
     complete: bool

@@ -92,10 +92,10 @@ class Ledger:
         with self._store.read() as tx:
             return read_quota(tx, dataset, prefix)
 
-    def history(self, principal: str, *, dataset: str | None = None, before: int | None = None) -> list[PastCharge]:
-        """An analyst's own charges, newest first, 100 at a time; `before` is the last entry seen."""
+    def history(self, principal: str, *, dataset: str | None = None) -> list[PastCharge]:
+        """An analyst's own charges, newest first, the last 100."""
         with self._store.read() as tx:
-            return history.past_charges(tx, principal, dataset=dataset, before=before)
+            return history.past_charges(tx, principal, dataset=dataset)
 
     def shares(self, principal: str, query_ids: Sequence[str]) -> dict[str, int]:
         """Pico of the budget that each of these queries took; a replay took nothing and is not there."""

@@ -2,7 +2,7 @@
 ran, which the time ladder hides."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,22 +18,18 @@ CHARGES_PER_PAGE = 100
 class PastCharge:
     """One charge as its analyst may see it."""
 
-    entry: int
     at: str
     dataset: str
     query_id: str
     cost: Cost
     share: int
-    receipt: Mapping[str, Any] | None
 
 
-def past_charges(tx: sa.Connection, principal: str, *, dataset: str | None, before: int | None) -> list[PastCharge]:
-    """Newest first, those before the entry `before`."""
+def past_charges(tx: sa.Connection, principal: str, *, dataset: str | None) -> list[PastCharge]:
+    """Newest first, the last CHARGES_PER_PAGE of them."""
     chosen = sa.select(entry).where(entry.c.who == principal, entry.c.kind == "reserve")
     if dataset is not None:
         chosen = chosen.where(entry.c.dataset == dataset)
-    if before is not None:
-        chosen = chosen.where(entry.c.number < before)
     return [_past(row) for row in tx.execute(chosen.order_by(entry.c.number.desc()).limit(CHARGES_PER_PAGE))]
 
 
@@ -47,4 +43,4 @@ def shares(tx: sa.Connection, principal: str, query_ids: Sequence[str]) -> dict[
 def _past(row: Any) -> PastCharge:
     body = json.loads(row.body)
     cost = Cost(tuple(int(amount) for amount in body["orders"]), int(body["delta"]))
-    return PastCharge(row.number, row.at, row.dataset, row.query_id, cost, int(body["share"]), body["receipt"])
+    return PastCharge(row.at, row.dataset, row.query_id, cost, int(body["share"]))

@@ -1,6 +1,6 @@
 """Reserve before data is read, settle after: the two commits of every query.
 
-Invariant L4: a charge is durable before the engine sees the query, and is never taken back. Between
+Invariant J4: a charge is durable before the engine sees the query, and is never taken back. Between
 the two commits the query has a *hold*, which counts as spent. A hold whose process died is settled as
 failed and never run again: a second run would be a second draw.
 """
@@ -19,7 +19,7 @@ from service.ledger.reserve_function import DATASET_REFUSES, KEY_TAKEN, QUOTA_RE
 from service.ledger.tables import ORDERS, UNLIMITED, account, head, hold
 from service.ledger.windows import roll_window
 from service.store.clock import utc_now
-from service.store.rendered import Prepared
+from service.store.rendered import RenderedStatement
 from service.store.transaction import Transaction
 
 Outcome = Literal["answered", "failed"]
@@ -65,7 +65,7 @@ _BOUND = [sa.bindparam(f"cost_{i}", type_=sa.BigInteger) for i in range(ORDERS)]
 _DELTA = sa.bindparam("cost_delta", type_=sa.BigInteger)
 _CLOSED: sa.ColumnElement[int] = sa.literal_column(str(CLOSED), sa.BigInteger)
 
-OPENING = Prepared(
+OPENING = RenderedStatement(
     sa.select(
         head.c.number,
         head.c.hash,
@@ -78,7 +78,7 @@ OPENING = Prepared(
 
 # Test and change in one statement. Written as `spent <= limit - cost`, which can not overflow: both
 # limit and cost are at most 2**62. A sum that would pass CLOSED stays there.
-CHARGE = Prepared(
+CHARGE = RenderedStatement(
     account.update()
     .where(
         account.c.id == sa.bindparam("account_id", type_=sa.Text),
@@ -98,14 +98,14 @@ CHARGE = Prepared(
     )
 )
 
-INSERT_HOLD = Prepared(
+INSERT_HOLD = RenderedStatement(
     sa.text(
         "INSERT INTO hold (query_id, dataset, principal, key, request_hash, owner, state) VALUES"
         " (:query_id, :dataset, :principal, :key, :request_hash, :owner, 'held') ON CONFLICT DO NOTHING"
     )
 )
 
-FINISH_HOLD = Prepared(
+FINISH_HOLD = RenderedStatement(
     sa.text("UPDATE hold SET state = :state WHERE query_id = :query_id AND state = 'held' RETURNING dataset, principal")
 )
 

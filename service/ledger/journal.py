@@ -1,6 +1,6 @@
 """The journal: every change of the ledger as an entry, each bound to the one before it by a hash.
 
-Invariant L3: hash(n) = SHA-256 of the canonical JSON of entry n, which holds hash(n-1). Changing,
+Invariant J3: hash(n) = SHA-256 of the canonical JSON of entry n, which holds hash(n-1). Changing,
 removing or inserting an entry breaks every hash after it. The head is one row; whoever appends holds
 its lock until the commit, so the chain never forks.
 """
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from service.ledger.tables import entry, head
 from service.store.clock import utc_now
-from service.store.rendered import Prepared
+from service.store.rendered import RenderedStatement
 from service.store.transaction import Transaction
 
 Body = Mapping[str, Any]
@@ -57,10 +57,10 @@ def digest(*fields: int | str | None) -> str:
     return hashlib.sha256(canonical_json(fields).encode()).hexdigest()
 
 
-LOCK_HEAD = Prepared(
+LOCK_HEAD = RenderedStatement(
     sa.select(head.c.number, head.c.hash, utc_now().label("at")).where(head.c.id == sa.text("1")).with_for_update()
 )
-INSERT_ENTRY = Prepared(entry.insert())
+INSERT_ENTRY = RenderedStatement(entry.insert())
 
 
 class Journal:

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from service.core.amounts import CLOSED
 from service.ledger.tables import ORDERS, entry
 from service.store.database import metadata
-from service.store.rendered import Prepared
+from service.store.rendered import RenderedStatement
 
 KEY_TAKEN, DATASET_REFUSES, QUOTA_REFUSES = -1, -2, -3
 
@@ -75,7 +75,7 @@ def _create(_target: object, connection: sa.Connection, tables: list[sa.Table], 
         connection.exec_driver_sql(FUNCTION)
 
 
-RESERVE_AT_ONCE = Prepared(
+RESERVE_AT_ONCE = RenderedStatement(
     sa.text(
         "SELECT reserve_at_once(:account_id, :quota_id, :order_count, CAST(:cost AS bigint[]), :cost_delta,"
         " :share, :hold_query, :hold_dataset, :hold_principal, :hold_key, :hold_hash, :hold_owner,"

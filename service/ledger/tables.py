@@ -1,7 +1,7 @@
 """The ledger's tables, with its invariants as constraints: the one place no Python can bypass.
 
-Invariant L1: on every account, at every commit, some order has spent <= limit, and delta_spent <=
-delta_limit. Invariant L2: entries are never changed or removed, accounts never removed, and what was
+Invariant J1: on every account, at every commit, some order has spent <= limit, and delta_spent <=
+delta_limit. Invariant J2: entries are never changed or removed, accounts never removed, and what was
 spent only falls when a later window opens.
 """
 

@@ -34,12 +34,13 @@ Exacts = Iterable[tuple[tuple[Need, ...], ExactTable]]
 
 def release_bounds(priced: PricedPlan, exacts: Exacts, noise: NoiseSource) -> ReleasedBounds:
     """Stage 0: bounds and caps that the plan asked to be found. Shown, and public from then on."""
+    for part, draw in priced.bounds_stage.items():
+        assert_covered(priced, part, draw.event)
     opened = unsealed(exacts)
     ranges: dict[str, tuple[int, int]] = {}
     caps: dict[str, int] = {}
     notes = []
     for part, draw in priced.bounds_stage.items():
-        assert_covered(priced, part, draw.event)
         need, measure = priced.bounds_need(part), priced.measure(part.demand.source)
         columns = opened[need]
         if isinstance(draw, ApproximateBounds):

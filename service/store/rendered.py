@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 
-class Prepared:
+class RenderedStatement:
     """A statement for the path that every query takes: text that goes to the driver as it is, because
     SQLAlchemy's share of such a statement (even from its cache) costs more than running it.
 

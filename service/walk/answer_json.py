@@ -13,6 +13,7 @@ from service.core.boundary import Array
 
 PLAIN_PLACES, PLAIN_BELOW = 6, 1e9
 AS_THEY_ARE = {str, int, bool, type(None)}
+# What answers call the types of their columns: our words, whatever an engine calls them.
 SHOWN = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
     "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP", '"NULL"',
@@ -21,7 +22,7 @@ SIGNIFICANT = 15  # what a double can carry; noise makes all further digits mean
 
 
 def can_show(type_name: str) -> bool:
-    """Does a cell hold this type of the scratch engine?"""
+    """Can a cell of an answer hold this type?"""
     return type_name.split("(")[0] in SHOWN
 
 

@@ -1,7 +1,7 @@
 """Answers questions, once each: from store where that is free, else by the walk (service/walk/charged.py).
 
-request → Schema → Plan → PricedPlan → engine slot → **reserve, commit** → exact integers → released
-values → **settle, commit** → answer. Straight down; each step is a value.
+request → Schema → Plan → PricedPlan → engine slot → emitted → **reserve, commit** → exact integers →
+released values → **settle, commit** → answer. Straight down; each step is a value.
 """
 
 import json

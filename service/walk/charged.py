@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from service.catalog.store import Catalog
 from service.core.boundary import ReleasedTable
-from service.core.errors import AnswerFailed, OuterRefused, ServiceError, TooBusy
+from service.core.errors import AnswerFailed, FailedForNothing, OuterRefused, ServiceError, TooBusy
 from service.engine.base import Engine, EngineFailed, Scratch, ScratchRefused, Slot
 from service.ledger.book import Balance, Hold, Ledger
 from service.ledger.holds import Outcome
@@ -33,6 +33,7 @@ from service.walk.submission import FAILED, Submission, to_store
 
 log = logging.getLogger("halftone.answer")
 
+NOT_CHARGED = "the query could not be prepared; it cost nothing, and the operator's log says why"
 SHAPELESS = "the released values could not be put into this form now; ask again, which is free"
 
 
@@ -105,7 +106,7 @@ class Walker:
         with tools.engine.slot(dataset, tools.slot_wait_s, submission.principal.prefix) as slot:
             if slot.data_version != question.schema.data_version:
                 return None
-            runs = _emitted(question, slot)
+            runs = _emitted(question, slot, job.query_id)
             balance = tools.ledger.balance(dataset).after(question.priced.cost)
             job.refuse_if_cancelled()
             entry = self._reserve(job, question, submission)
@@ -184,14 +185,19 @@ class Walker:
         return encode(answer_body(question, tables, result, facts))
 
 
-def _emitted(question: Question, slot: Slot) -> list[CoreRun]:
+def _emitted(question: Question, slot: Slot, query_id: str) -> list[CoreRun]:
     """Every core, ready to run: with its keys, where they are declared or come from public tables, and emitted."""
     plans = question.priced.plans
     try:
         keys = [declared_keys(priced.plan, slot) if priced.plan.keys_declared else None for priced in plans]
+        return [CoreRun(slot, priced, public, fresh_salt()) for priced, public in zip(plans, keys, strict=True)]
     except EngineFailed:
-        raise TooBusy("the public keys could not be read now; ask again", {"retry_after_s": 1}) from None
-    return [CoreRun(slot, priced, public, fresh_salt()) for priced, public in zip(plans, keys, strict=True)]
+        raise TooBusy("the engine could not prepare this now; ask again", {"retry_after_s": 1}) from None
+    except ServiceError:
+        raise
+    except Exception as bug:
+        _log("query failed before its charge", query_id, bug)
+        raise FailedForNothing(NOT_CHARGED, {"query_id": query_id}) from None
 
 
 def _refusal(charged: Charged, error: ServiceError) -> StoredAnswer:

@@ -13,7 +13,8 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """`step_ms` 0 switches the ladder off. `constant`: everything leaves at the deadline.
+    """The moments at which results may leave. `step_ms` 0 switches the ladder off; `constant`: everything
+    leaves at the deadline.
 
     `clock` is what arrivals are measured with; tests hand over one that they can wind.
     """

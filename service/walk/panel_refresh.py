@@ -5,6 +5,7 @@ update, so one of them refreshes it. Missed periods are not made up. A refresh o
 version finds the stored release and costs nothing.
 """
 
+import hashlib
 import logging
 import threading
 from collections.abc import Callable
@@ -136,7 +137,7 @@ class Refresher:
             using.panels.confirmed(panel.name, now)
             self._publish(panel)
             return
-        submission = Submission(ask, owner, panel.request, key=f"panel {panel.name} {now}", line=line)
+        submission = Submission(ask, owner, _hashed(panel.request), key=f"panel {panel.name} {now}", line=line)
         done = using.answerer.run(submission, using.patience_s)
         if done.body is None:
             using.panels.stale(panel.name, "running", "the refresh takes long; the next one will find its answer")
@@ -174,3 +175,7 @@ class Refresher:
             log.error("a panel could not be published", extra={"panel": name, "kind": type(bug).__name__})
             return False
         return True
+
+
+def _hashed(request: str) -> str:
+    return hashlib.sha256(request.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What is to be done: a question, in whose name, under which attempt, and from which purse."""
+"""What is to be done: a question, in whose name, under which attempt, and from which line."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

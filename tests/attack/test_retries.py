@@ -345,9 +345,9 @@ class WaitingEngine(ZeroEngine):
         super().__init__(engine.data_version)
         self.go = go
 
-    def slot(self, dataset: str, wait_s: float, share: str = "") -> Any:
+    def slot(self, dataset: str, wait_s: float, caller: str = "") -> Any:
         self.go.wait(10)
-        return super().slot(dataset, wait_s, share)
+        return super().slot(dataset, wait_s, caller)
 
 
 def wait_for(answerer: Answerer, query_id: str) -> str:

@@ -151,10 +151,10 @@ def test_many_versions_while_many_ask(folder: Path) -> None:
     versions: set[int] = set()
     done = False
 
-    def ask(share: int) -> int:
+    def ask(caller: int) -> int:
         asked = 0
         while not done:
-            with engine.slot("shop", SECONDS, share=str(share)) as slot:
+            with engine.slot("shop", SECONDS, caller=str(caller)) as slot:
                 versions.add(slot.data_version)
                 assert column(slot, 'SELECT COUNT(*) AS n FROM "orders" WHERE "#unit" >= 0') == [4]
             asked += 1

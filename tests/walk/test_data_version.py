@@ -35,9 +35,9 @@ class Interrupted:
         self._happens = happens
 
     @contextmanager
-    def slot(self, dataset: str, wait_s: float, share: str = "") -> Iterator[Any]:
+    def slot(self, dataset: str, wait_s: float, caller: str = "") -> Iterator[Any]:
         self._happens()
-        with self._engine.slot(dataset, wait_s, share) as slot:
+        with self._engine.slot(dataset, wait_s, caller) as slot:
             yield slot
 
 

@@ -54,6 +54,7 @@ def test_a_bug_in_emission_is_a_failure_that_costs_nothing(opened: tuple[Books, 
         with pytest.raises(AnswerFailed) as failed:
             broken.submit(counting(fresh=True), ANALYST, None, "", 30)
         assert str(error) not in str(failed.value.detail)
+        assert not failed.value.budget_spent
     assert books_of(books) == before
     assert walk.answerer.submit(counting(fresh=True), ANALYST, None, "", 30).body is not None
 
@@ -80,6 +81,7 @@ def test_over_http_it_is_an_error_of_the_service(tmp_path_factory: pytest.TempPa
         body = {"dataset": "clinic", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": "0.1", "wait": 30}
         answer = house.ask("POST", "/v1/queries", json=body)
         assert (answer.status_code, answer.json()["code"]) == (500, "answer-failed")
+        assert answer.json()["budget_spent"] is False
         assert "secret" not in answer.text
         assert books_of(house.books) == before
 
@@ -92,8 +94,8 @@ class Telling:
     told: list[str] = field(default_factory=list)
 
     @contextmanager
-    def slot(self, dataset: str, wait_s: float, share: str = "") -> Iterator["TellingSlot"]:
-        with self.engine.slot(dataset, wait_s, share) as slot:
+    def slot(self, dataset: str, wait_s: float, caller: str = "") -> Iterator["TellingSlot"]:
+        with self.engine.slot(dataset, wait_s, caller) as slot:
             yield TellingSlot(slot, self.told)
 
 

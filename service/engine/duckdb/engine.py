@@ -22,7 +22,7 @@ from service.engine.base import Computed, EngineFailed, Work
 from service.engine.duckdb.manifest import Manifest
 from service.engine.duckdb.processes import frames
 from service.engine.duckdb.processes.child import Child, ChildLost
-from service.engine.duckdb.processes.fair_queue import Turns, remaining
+from service.engine.duckdb.processes.fair_queue import FairQueue, remaining
 from service.engine.duckdb.processes.pool import BindFailed, Binding, Pool
 from service.engine.duckdb.versions import KnownVersions
 from service.engine.emit.spelling import Statement
@@ -34,8 +34,9 @@ PUBLIC_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """`workers` statements at once, each with its part of `memory_bytes`; `waiting` more may queue.
-    A statement's deadline is never beyond `query_seconds`. `threads` None: all cores for each."""
+    """What a deployment gives to the engine: `workers` statements at once, each with its part of `memory_bytes`;
+    `waiting` more may queue. A statement's deadline is never beyond `query_seconds`. `threads` None: all
+    cores for each."""
 
     workers: int = 2
     memory_bytes: int = 4 * 2**30
@@ -54,7 +55,7 @@ class DuckDBEngine:
     def __init__(self, data_dir: Path, options: EngineOptions | None = None) -> None:
         self._data_dir = data_dir
         self._options = options or EngineOptions()
-        self._turns = Turns(self._options.workers, self._options.waiting)
+        self._turns = FairQueue(self._options.workers, self._options.waiting)
         self._known = KnownVersions(data_dir)
         self._pool = Pool(
             workers=self._options.workers,
@@ -63,10 +64,10 @@ class DuckDBEngine:
         )
 
     @contextlib.contextmanager
-    def slot(self, dataset: str, wait_s: float, share: str = "") -> Iterator["DuckDBSlot"]:
+    def slot(self, dataset: str, wait_s: float, caller: str = "") -> Iterator["DuckDBSlot"]:
         began = time.monotonic()
         self._known.current(dataset)  # a dataset without data is refused before anybody waits for it
-        self._turns.take(share, wait_s)
+        self._turns.take(caller, wait_s)
         try:
             manifest, binding, child = self._lease(dataset, began, wait_s)
             try:
@@ -74,7 +75,7 @@ class DuckDBEngine:
             finally:
                 self._pool.give(binding, child)
         finally:
-            self._turns.give(share)
+            self._turns.give(caller)
 
     def close(self) -> None:
         self._pool.close()
@@ -93,7 +94,7 @@ class DuckDBEngine:
                     ) from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Statements(Work):
     """Emitted statements, each with the needs that it answers."""
 

@@ -29,6 +29,8 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
+    """Which prepared files make up a version of a dataset."""
+
     data_version: int = 0
     unit_type: str | None = None
     units_file: str | None = None

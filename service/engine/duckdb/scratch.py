@@ -24,7 +24,7 @@ from service.engine.base import Cells, ScratchColumns, ScratchLost, ScratchRefus
 from service.engine.duckdb.messages import DuckDBRefused, fails_in_any_case, marked, written_at
 from service.engine.duckdb.processes import frames
 from service.engine.duckdb.processes.child import Child, ChildLost
-from service.engine.duckdb.processes.fair_queue import Turns, remaining
+from service.engine.duckdb.processes.fair_queue import FairQueue, remaining
 from service.engine.duckdb.processes.pool import BindFailed, Binding, Pool
 from service.engine.duckdb.versions import KnownVersions
 from service.engine.emit.spelling import DIALECT
@@ -72,6 +72,8 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True)
 class ScratchOptions:
+    """What a deployment gives to outer SQL: `workers` at once share `memory_bytes`, `waiting` more may queue."""
+
     workers: int = 2
     memory_bytes: int = 2**30
     threads: int = 1
@@ -84,7 +86,7 @@ class DuckDBScratch:
     def __init__(self, data_dir: Path, options: ScratchOptions | None = None) -> None:
         held = options or ScratchOptions()
         self._known = KnownVersions(data_dir)
-        self._turns = Turns(held.workers, held.waiting)
+        self._turns = FairQueue(held.workers, held.waiting)
         self._pool = Pool(
             workers=held.workers,
             memory_bytes=held.memory_bytes // held.workers,

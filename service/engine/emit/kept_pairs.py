@@ -35,8 +35,8 @@ EDGE_MAX = 256  # beyond, the lists of smallest hashes would cost more memory th
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """`parts` names the columns that make a pair. `source` turns a SELECT of rows into one of
-    (UNIT, parts…), duplicates included."""
+    """What a unit keeps at most so many of. `parts` names the columns that make a pair; `source` turns a SELECT of rows
+    into one of (UNIT, parts…), duplicates included."""
 
     parts: tuple[str, ...]
     source: Callable[[str], str]

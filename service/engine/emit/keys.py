@@ -56,6 +56,7 @@ def _pair_slots(plan: Plan, need: KeysNeed, salt: int, by: tuple[str, ...]) -> t
     kept = kept_pairs(plan, pairs, limit, salt)
     if need.rule == "units":
         return kept.clauses, kept.all(columns)
+    assert need.rule in ("shared", "weighted")
     shared = need.rule == "shared"
     weight = quotient(str(ONE), "count(*)") if shared else root(quotient(str(ONE * ONE), "count(*)"))
     groups = f"SELECT {UNIT}, {weight} AS w FROM {KEPT} GROUP BY {UNIT}"

@@ -1,5 +1,7 @@
-"""How DuckDB spells what emitted statements need, and what a statement is: the one file of the emitter that knows the
-engine. Names, texts and values come through service/engine/quoting.py.
+"""How DuckDB spells what emitted statements need, and what a statement is.
+
+Functions and types are spelled here, so that the templates beside it hold SELECT, JOIN and WITH alone. Names, texts
+and values come through service/engine/quoting.py.
 
 Everything here is total: no spelling raises because of a row (invariant S2). Divisors are counts or sums
 that are at least 1 where the statement divides, and every width is proven where it is used.

@@ -2,7 +2,7 @@
 
 Every cost is a vector: the Rényi divergence between neighbours at each finite order of the account, then
 pure epsilon (order infinity), and delta for what selecting private keys may reveal. An account accepts a
-query while some order still holds (docs/mechanisms.md, "The filter"). The curves (curves.py):
+query while some order still holds (docs/mechanisms.md, "The filter"). The curves (renyi.py):
 
 discrete Laplace      one coordinate moved by D: exact sum over the integers, closed form below
 discrete Gaussian     a·D²/(2·sigma²), and no pure epsilon at all (CLOSED)

@@ -1,6 +1,6 @@
 """Rényi divergences between neighbours, as functions of the order: upper bounds in decimal.
 
-Rational curves (Gaussian, exponential) are plain fractions and live in accounting.py. The two here need
+Rational curves (Gaussian, exponential) are plain fractions and live in costs.py. The two here need
 exponentials and logarithms. GUARD is added before a cost is rounded up and taken away before a limit is
 rounded down; the arithmetic itself errs by less than 1e-35 of one.
 """

@@ -93,7 +93,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`named` marks the groups to name; `counts` are their noisy numbers of people, where the rule has them.
+    """What selection decided: `named` marks the groups to name; `counts` are their noisy numbers of people, where the
+    rule has them.
 
     Only the entries of `counts` where `named` holds are released.
     """

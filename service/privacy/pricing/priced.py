@@ -121,6 +121,7 @@ class PricedPlan:
         measure = self.measure(part.demand.source)
         if part.demand.kind == "bounds":
             return BoundsNeed(measure.name, 1, bins_needed(measure.low, measure.high))
+        assert part.demand.kind == "totals", part.demand.kind
         return UnitTotalsNeed(measure.name, max(1, -(-self.widest_cap(measure) // (TOTALS_BINS - 1))), TOTALS_BINS)
 
     def widest_cap(self, measure: Measure) -> int:
@@ -225,6 +226,8 @@ class PricedPlan:
             vector = COUNT_OF_ROWS
         elif demand.kind == "moments":
             vector = (JOINT if self.law.pure else CENTRED)[demand.degree]
+        else:
+            assert demand.kind == "sum", demand.kind
         vector = BESIDE_ROWS[vector] if demand.rows else vector
         return Part(vector, demand.source, at.low, at.high, clip, bound, self.law, amount)
 

@@ -24,6 +24,7 @@ from service.privacy.primitives.noised import VECTORS, Clip, Part
 MARKED = re.compile(r"v\d+ ")
 VECTOR_NAMED = {vector.name: vector for vector in VECTORS}
 CHOICE_NAMED = {name: spec for name, spec in AGGREGATES.items() if spec.released_as is ReleasedAs.CHOSEN}
+assert VECTOR_NAMED.keys().isdisjoint(CHOICE_NAMED), "the first word says which of the two a name is"
 LAW_NAMED = {law.name: law for law in LAWS}
 CLIP_NAMED: dict[str, Clip] = {clip: clip for clip in get_args(Clip)}
 

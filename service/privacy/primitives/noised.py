@@ -161,9 +161,15 @@ class Part(Primitive):
 
     @property
     def weight(self) -> Weight:
-        if self.clip == "l2":
-            return L2Weight(self.bound)
-        return UnitSumWeight(self.bound) if self.clip == "cap" else RowsWeight(self.bound)
+        match self.clip:
+            case "rows":
+                return RowsWeight(self.bound)
+            case "l2":
+                return L2Weight(self.bound)
+            case "cap":
+                return UnitSumWeight(self.bound)
+            case "pairs" | "groups":
+                raise AssertionError("units and values are counted, rows are weighed")
 
     @property
     def needs(self) -> tuple[Need, ...]:

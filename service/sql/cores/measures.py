@@ -160,6 +160,8 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class Named:
+    """What a core computes, under the names that its plan gives: m0, m1, … and a0, a1, …"""
+
     aggregates: tuple[Aggregate, ...]
     measures: tuple[Measure, ...]
     attributes: tuple[Attribute, ...]

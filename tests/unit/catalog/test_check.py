@@ -1,5 +1,6 @@
 """Declarations that make sense become columns and tables; others are refused with what to change."""
 
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ from service.catalog.check import FileColumn, build_table, check_paths, default_
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.core.errors import CatalogRefused, LossOutOfRange
 from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType, Table
+from service.core.schema_codec import table_from_text, table_to_text
 
 FILE = (
     FileColumn("order_id", "BIGINT"),
@@ -119,6 +121,18 @@ def test_the_default_step_is_the_finest_that_keeps_codes_in_32_bits(
 def test_types_are_widened() -> None:
     assert parse_type("integer") == BIGINT
     assert parse_type("decimal(12, 3)") == SqlType("DECIMAL", 12, 3)
+
+
+def test_a_declared_table_survives_being_stored() -> None:
+    columns = {
+        "amount": {"bounds": [0, "999.5"]},
+        "status": {"domain": ["open", None]},
+        "day": {"bounds": ["2024-01-01", "2025-01-01"], "domain": ["2024-02-29"]},
+        "order_id": {"unique": True, "domain": [1, 2]},
+    }
+    table = build_table("orders", declared(columns=columns, expected_rows=7, max_rows_per_unit=9), FILE)
+    assert table_from_text(table_to_text(table)) == table
+    assert table.columns["day"].domain == (date(2024, 2, 29),)
 
 
 def path(*links: tuple[str, str | None, bool]) -> dict[str, Table]:

@@ -333,13 +333,13 @@ class EngineContract:
         plan = core("SELECT pieces, COUNT(*) FROM lines GROUP BY pieces")
 
         def ask(number: int) -> list[Any]:
-            keys = keyed(*([99] * (number % 5)), (5, 7, 2000)[number % 3])
-            with engine.slot("shop", SECONDS, share=str(number % 4)) as slot:
+            keys = keyed(*([99] * number), (5, 7, 2000)[number % 3])
+            with engine.slot("shop", SECONDS, caller=str(number % 4)) as slot:
                 found: list[Any] = columns(slot, plan, EVERY_ROW, keys=keys)["*.n"]
                 return found
 
         with ThreadPoolExecutor(8) as pool:
-            assert list(pool.map(ask, range(40))) == [[*([0] * (number % 5)), ONE] for number in range(40)]
+            assert list(pool.map(ask, range(40))) == [[*([0] * number), ONE] for number in range(40)]
 
     def test_a_dataset_without_data_is_refused_before_a_slot_is_taken(self, engine: Engine) -> None:
         with pytest.raises(Conflict), engine.slot("nowhere", SECONDS):

@@ -125,6 +125,26 @@ def test_the_key_table_is_there_for_its_run_only(engine: DuckDBEngine) -> None:
             column(slot, 'SELECT COUNT(*) AS n FROM "#keys"')
 
 
+def test_the_index_counts_rows_and_adds_up_codes_per_unit(engine: DuckDBEngine) -> None:
+    """It decides who may exceed a bound, so it is right for every unit and not only in all."""
+    join = 'FROM "{0}#units" u JOIN "customers" c ON c."#unit" = u."#unit" ORDER BY c."id"'
+    with engine.slot("shop", SECONDS) as slot:
+        orders, customers = join.format("orders"), join.format("customers")
+        assert column(slot, f'SELECT u."rows" AS n {orders}') == [2, 1]
+        assert column(slot, f'SELECT u."amount#abs" AS n {orders}') == [11_234, 0]
+        assert column(slot, f'SELECT u."weight#abs" AS n {orders}') == [9, 80]
+        assert column(slot, f'SELECT u."account#abs" - abs(c."account#") AS n {customers}') == [0, 0, 0]
+        assert min(column(slot, 'SELECT "account#" AS n FROM "customers"')) < 0
+        assert column(slot, 'SELECT COUNT(*) AS n FROM "lines#units"') == [3]
+
+
+def test_every_prepared_row_has_a_unit_and_a_rank(engine: DuckDBEngine) -> None:
+    with engine.slot("shop", SECONDS) as slot:
+        for name in ("customers", "orders", "lines"):
+            sql = f'SELECT COUNT(*) AS n FROM "{name}" WHERE "#unit" IS NULL OR "#rank" IS NULL'
+            assert column(slot, sql) == [0]
+
+
 @pytest.mark.parametrize("wrong", ["SELECT 1 AS m", "SELECT 1.5 AS n", "SELECT 'a' AS n", "SELECT 1 AS n, 2 AS m"])
 def test_columns_that_were_not_promised_are_a_failure(engine: DuckDBEngine, wrong: str) -> None:
     with engine.slot("shop", SECONDS) as slot, pytest.raises(EngineFailed):

@@ -6,34 +6,34 @@ import time
 import pytest
 
 from service.core.errors import TooBusy
-from service.engine.duckdb.processes.fair_queue import Turns
+from service.engine.duckdb.processes.fair_queue import FairQueue
 
 
 class Waiting:
     """Takes a turn in a thread and notes the order."""
 
-    def __init__(self, turns: Turns, share: str, order: list[str]) -> None:
-        self.turns, self.share, self.order = turns, share, order
+    def __init__(self, turns: FairQueue, caller: str, order: list[str]) -> None:
+        self.turns, self.caller, self.order = turns, caller, order
         self.thread = threading.Thread(target=self._take)
         self.thread.start()
 
     def _take(self) -> None:
-        self.turns.take(self.share, 10)
-        self.order.append(self.share)
+        self.turns.take(self.caller, 10)
+        self.order.append(self.caller)
 
 
-def queue_up(turns: Turns, shares: str) -> tuple[list[Waiting], list[str]]:
+def queue_up(turns: FairQueue, shares: str) -> tuple[list[Waiting], list[str]]:
     order: list[str] = []
     waiting = []
-    for number, share in enumerate(shares, 1):
-        waiting.append(Waiting(turns, share, order))
+    for number, caller in enumerate(shares, 1):
+        waiting.append(Waiting(turns, caller, order))
         while sum(len(queue) for queue in turns._queues.values()) < number:
             time.sleep(0.001)
     return waiting, order
 
 
 def test_a_free_place_is_taken_at_once() -> None:
-    turns = Turns(2, 4)
+    turns = FairQueue(2, 4)
     turns.take("a", 0)
     turns.take("a", 0)
     with pytest.raises(TooBusy):
@@ -43,7 +43,7 @@ def test_a_free_place_is_taken_at_once() -> None:
 
 
 def test_an_analyst_with_many_questions_does_not_delay_the_others() -> None:
-    turns = Turns(1, 20)
+    turns = FairQueue(1, 20)
     turns.take("greedy", 0)
     waiting, order = queue_up(turns, "ggggab")
     running = "greedy"
@@ -59,7 +59,7 @@ def test_an_analyst_with_many_questions_does_not_delay_the_others() -> None:
 
 
 def test_the_place_goes_to_whoever_runs_least() -> None:
-    turns = Turns(2, 20)
+    turns = FairQueue(2, 20)
     turns.take("a", 0)
     turns.take("b", 0)
     waiting, order = queue_up(turns, "ab")
@@ -73,20 +73,20 @@ def test_the_place_goes_to_whoever_runs_least() -> None:
 
 
 def test_one_analyst_fills_at_most_half_of_the_queue() -> None:
-    turns = Turns(1, 4)
+    turns = FairQueue(1, 4)
     turns.take("x", 0)
     waiting, _ = queue_up(turns, "aa")
     with pytest.raises(TooBusy):
         turns.take("a", 10)
-    more, _ = queue_up(Turns(1, 4), "")
-    for share in ("x", "a", "a"):
-        turns.give(share)
+    more, _ = queue_up(FairQueue(1, 4), "")
+    for caller in ("x", "a", "a"):
+        turns.give(caller)
     for held in waiting + more:
         held.thread.join()
 
 
 def test_a_full_queue_refuses_at_once() -> None:
-    turns = Turns(1, 2)
+    turns = FairQueue(1, 2)
     turns.take("x", 0)
     waiting, _ = queue_up(turns, "ab")
     began = time.monotonic()
@@ -100,7 +100,7 @@ def test_a_full_queue_refuses_at_once() -> None:
 
 
 def test_who_gives_up_waiting_leaves_no_trace() -> None:
-    turns = Turns(1, 2)
+    turns = FairQueue(1, 2)
     turns.take("x", 0)
     with pytest.raises(TooBusy):
         turns.take("a", 0.02)
@@ -110,19 +110,19 @@ def test_who_gives_up_waiting_leaves_no_trace() -> None:
 
 
 def test_no_more_than_the_places_ever_run() -> None:
-    turns, running, most, lock = Turns(3, 100), 0, 0, threading.Lock()
+    turns, running, most, lock = FairQueue(3, 100), 0, 0, threading.Lock()
 
-    def work(share: str) -> None:
+    def work(caller: str) -> None:
         nonlocal running, most
         for _ in range(20):
-            turns.take(share, 10)
+            turns.take(caller, 10)
             with lock:
                 running += 1
                 most = max(most, running)
             time.sleep(0.0005)
             with lock:
                 running -= 1
-            turns.give(share)
+            turns.give(caller)
 
     threads = [threading.Thread(target=work, args=(str(number % 3),)) for number in range(8)]
     for thread in threads:

@@ -77,7 +77,7 @@ def test_a_bomb_ends_at_once_and_nothing_breaks(name: str) -> None:
     start = time.process_time()
     with contextlib.suppress(SyntaxRefused, ConstructRefused, BoundsMissing):
         understand(Ask("shop", BOMBS[name]), SCHEMA)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 2
 
 
 def test_5000_parentheses_and_a_long_list_are_refused() -> None:

@@ -33,6 +33,8 @@ LOCK = "_lock"
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
+    """What one import may use; `threads` None: all cores."""
+
     memory_bytes: int = 4 * 2**30
     threads: int | None = None
     seconds: float = 6 * 3600.0
@@ -86,12 +88,11 @@ class DuckDBImporter:
             version = before.data_version + 1
             draft = Draft(replace(before, data_version=version), work)
             answer = self._build(draft, folder, table, source, progress)
-            behind = followers(before, table.name)
-            for name in behind:
+            for name in followers(before, table.name):
                 entry = before.tables[name]
                 self._build(draft, folder, entry.table, entry.source, progress)
             self._publish(draft, folder, before)
-        return PreparedTable(dataset, table.name, version, answer["rows"], tuple(answer["warnings"]), tuple(behind))
+        return PreparedTable(dataset, table.name, version, answer["rows"], tuple(answer["warnings"]))
 
     def remove(self, dataset: str, table: str) -> int:
         folder = manifests.dataset_folder(self._data_dir, dataset)

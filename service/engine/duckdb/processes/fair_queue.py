@@ -7,9 +7,9 @@ from collections import Counter, OrderedDict, deque
 from service.core.errors import TooBusy
 
 
-class Turns:
-    """`places` may run at once, `waiting` may wait. The next place goes to the share (an analyst) with
-    the fewest running, then to the one served longest ago. One share may fill half of the queue.
+class FairQueue:
+    """A queue of callers (analysts): `places` may run at once, `waiting` may wait. The next place goes to the caller
+    with the fewest running, then to the one served longest ago. One caller may fill half of the queue.
 
     TooBusy says nothing about data: it depends on how many ask, and comes before any charge.
     """
@@ -22,34 +22,34 @@ class Turns:
         self._running: Counter[str] = Counter()
         self._queues: OrderedDict[str, deque[threading.Event]] = OrderedDict()
 
-    def take(self, share: str, wait_s: float) -> None:
+    def take(self, caller: str, wait_s: float) -> None:
         with self._lock:
             if self._free and not self._queues:
                 self._free -= 1
-                self._running[share] += 1
+                self._running[caller] += 1
                 return
             queued = sum(len(queue) for queue in self._queues.values())
-            own = len(self._queues.get(share, ()))
+            own = len(self._queues.get(caller, ()))
             if wait_s <= 0 or queued >= self._waiting or own >= max(1, self._waiting // 2):
                 raise _busy()
             granted = threading.Event()
-            self._queues.setdefault(share, deque()).append(granted)
+            self._queues.setdefault(caller, deque()).append(granted)
         if granted.wait(wait_s):
             return
         with self._lock:
             if granted.is_set():
                 return  # the place came in the last moment
-            queue = self._queues[share]
+            queue = self._queues[caller]
             queue.remove(granted)
             if not queue:
-                del self._queues[share]
+                del self._queues[caller]
         raise _busy()
 
-    def give(self, share: str) -> None:
+    def give(self, caller: str) -> None:
         with self._lock:
-            self._running[share] -= 1
-            if not self._running[share]:
-                del self._running[share]
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller]
             if not self._queues:
                 self._free += 1
                 return

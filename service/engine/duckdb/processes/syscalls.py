@@ -1,4 +1,4 @@
-"""System calls that an engine child never makes, by number: what the filter (filter.py) refuses.
+"""System calls that an engine child never makes, by number: what the filter (seccomp.py) refuses.
 
 Each has its number on x86_64 and on aarch64; None where the architecture has no such call. From 424 on
 the numbers are the same everywhere. The kernel's own lists: arch/x86/entry/syscalls/syscall_64.tbl and
@@ -16,7 +16,7 @@ SOCKETS: dict[str, Numbers] = {
     "recvmmsg": (299, 243),
 }  # fmt: skip
 
-# Another program, another process. A thread is a clone too: filter.py looks at its flags.
+# Another program, another process. A thread is a clone too: seccomp.py looks at its flags.
 PROGRAMS: dict[str, Numbers] = {
     "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281), "uselib": (134, None),
     "memfd_create": (319, 279), "memfd_secret": (447, 447),
@@ -77,7 +77,7 @@ CHANGES: dict[str, Numbers] = {
 # Their flags are in memory, where a filter can not look; libc falls back to the older calls.
 UNREADABLE: dict[str, Numbers] = {"clone3": (435, 435), "openat2": (437, 437)}
 
-# Refused or not by their arguments; filter.py says how.
+# Refused or not by their arguments; seccomp.py says how.
 OPEN: Numbers = (2, None)
 OPENAT: Numbers = (257, 56)
 CLONE: Numbers = (56, 220)

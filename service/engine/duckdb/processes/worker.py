@@ -27,7 +27,8 @@ FATAL = (duckdb.FatalException, duckdb.InternalException)
 
 
 class Worker:
-    """`missing` are the walls that the system did not let the cage build."""
+    """Runs one request after the other, inside a child. `missing` are the walls that the system did not let the cage
+    build."""
 
     def __init__(self, channel: socket.socket, missing: list[str], *, memory_bytes: int, threads: int) -> None:
         self.channel = channel
