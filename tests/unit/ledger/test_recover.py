@@ -1,11 +1,13 @@
 """Start-up: what dead processes left is settled as failed; what living ones run is left alone."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from service.core.errors import AnswerFailed
 from service.ledger.book import Ledger
+from service.store import presence
 from service.store.database import Store
 from tests.fixtures.ledgers import ask, open_ledger
 
@@ -42,6 +44,24 @@ def test_a_process_taken_for_dead_can_not_answer_any_more(ledger: Ledger, url: s
         assert ledger.recover() == [asked.query_id]
         with pytest.raises(AnswerFailed):
             slow.settle(asked.query_id, "answered", lambda tx: pytest.fail("a result was stored"))
+
+
+@pytest.mark.parametrize("patience", [presence.GONE_WITHIN_S, 0.0], ids=["as it is", "broken: without patience"])
+def test_a_process_whose_lock_falls_a_moment_later_is_taken_for_dead_all_the_same(
+    ledger: Ledger, url: str, kind: str, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    """As after a kill: PostgreSQL sees the closed connection a moment later. A file's lock falls at once."""
+    monkeypatch.setattr(presence, "GONE_WITHIN_S", patience)
+    asked = ask()
+    with open_ledger(url) as (_, dying):
+        dying.reserve(asked)
+        ending = threading.Timer(0.5, dying.close)
+        ending.start()
+        found = ledger.recover()
+        ending.join()
+        waits = kind == "postgresql" and patience > 0
+        assert found == ([asked.query_id] if waits else [])
+    assert ledger.recover() == ([] if waits else [asked.query_id])
 
 
 def test_a_broken_session_is_renewed(ledger: Ledger, store: Store, url: str, kind: str) -> None:
