@@ -33,7 +33,7 @@ from service.engine.base import Computed, Slot, Work
 from service.privacy.noise.sampling import SecureNoise
 from service.settings import Settings
 from service.store.migrate import upgrade
-from service.walk.core_run import CoreRun, declared_keys, fresh_salt
+from service.walk.core_run import CoreRun, Releasing, declared_keys, fresh_salt
 from service.walk.question import Question, put_question
 
 QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"
@@ -100,7 +100,7 @@ def opened(folder: Path) -> Iterator[tuple[Books, Walk, duckdb.DuckDBPyConnectio
 
 
 def _import(books: Books, dataset: str) -> None:
-    declared = {"unit": "person", "epsilon": "100000", "delta": "1e-6"}
+    declared = {"unit": "person", "epsilon": "100000", "delta": "1e-6", "weak": True}
     books.administration.put_dataset(dataset, DatasetDeclaration.model_validate(declared), actor="bench")
     for table, declaration in DATASETS[dataset].items():
         source = {"kind": "parquet", "path": f"{table}.parquet"}
@@ -119,6 +119,9 @@ class TimedSlot:
     @property
     def data_version(self) -> int:
         return self.slot.data_version
+
+    def version(self, table: str) -> int | None:
+        return self.slot.version(table)
 
     def work(self, plan: Plan, needs: tuple[Need, ...], salt: int) -> Work:
         return self.slot.work(plan, needs, salt)
@@ -159,8 +162,9 @@ def engine_seconds(question: Question, slot: Slot) -> float:
     timed = TimedSlot(slot)
     (priced,) = question.priced.plans
     keys = declared_keys(priced.plan, timed) if priced.plan.keys_declared else None
-    run = CoreRun(timed, priced, keys, fresh_salt())
-    run.release(SecureNoise(), time.monotonic() + SECONDS, replicas=frozenset(), base=None)
+    run = CoreRun.emitted(timed, priced, keys, fresh_salt())
+    at = Releasing(timed, SecureNoise(), time.monotonic() + SECONDS)
+    run.release(at, replicas=frozenset(), base=None)
     return timed.seconds
 
 

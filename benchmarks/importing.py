@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from service.core.schema import BIGINT, DATE, VARCHAR, Column, SqlType, Table, UnitColumn
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.sources import Source
 
 QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"

@@ -72,7 +72,7 @@ def opened(folder: Path) -> Iterator[tuple[Books, Walk]]:
     pq.write_table(visits(), folder / "sources" / "visits.parquet")
     upgrade(settings.store_url)
     books = open_books(settings)
-    declared = {"unit": "patient", "epsilon": "100000", "delta": "1e-6", "defaults": {"rows_per_unit": 4}}
+    declared = {"unit": "patient", "epsilon": "100000", "delta": "1e-6", "weak": True, "defaults": {"rows_per_unit": 4}}
     books.administration.put_dataset("clinic", DatasetDeclaration.model_validate(declared), actor="bench")
     columns = {**DECLARED["columns"], "ward": {"type": "VARCHAR", "domain": list(GROUPS)}}  # type: ignore[dict-item]
     table = TableDeclaration.model_validate({**DECLARED, "columns": columns})

@@ -20,27 +20,37 @@ from service.api.middleware.traces import Traces, exporting_provider
 from service.api.routes import admin, console, datasets, docs, estimates, health, queries
 from service.api.routes import panels as panel_routes
 from service.api.wiring import RouteTools
+from service.catalog.imports import Imports
 from service.catalog.keys import Keys
 from service.catalog.store import Catalog
 from service.catalog.tables import key
 from service.engine.base import Engine, Scratch
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.duckdb.processes.cage import WALLS
 from service.engine.duckdb.processes.child import walls
-from service.engine.duckdb.scratch import DuckDBScratch
+from service.engine.duckdb.scratch import DuckDBScratch, ScratchOptions
 from service.ledger.book import Ledger
 from service.privacy.noise.sampling import SecureNoise
+from service.readiness import Lookout, Probe
+from service.released.dependents import Dependents
 from service.released.panels import Panels
 from service.released.publish import Publisher
 from service.released.store import Answers
 from service.settings import Settings
 from service.store.database import Store
 from service.walk import Answerer, WalkTools
-from service.walk.ladder import Ladder
 from service.walk.panel_refresh import Refresher, RefreshTools
+from service.walk.planner import Planner, PlannerHere
+from service.walk.planner_pool import PlannerPool
+from service.walk.profiling import Profiler, ProfileTools
+from service.walk.promised_time import PromisedTime
+from service.walk.release_process import ReleaseProcesses
+from service.walk.sized_import import ProfiledSizing
 
 READY_SECONDS = 10.0
+MARK = "journal-mark.json"
 WAITING_REQUESTS = 128  # a request that waits for its answer holds a thread
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
@@ -69,10 +79,13 @@ def memory_bytes(text: str) -> int:
 def open_books(settings: Settings) -> Books:
     """Ledger, catalog and importer over a store that has been migrated."""
     store = Store(settings.store_url)
-    catalog, keys, ledger = Catalog(store), Keys(store), Ledger(store)
+    catalog, keys, ledger = Catalog(store), Keys(store), Ledger(store, settings.data_dir / MARK)
     options = ImportOptions(memory_bytes=memory_bytes(settings.engine_memory))
     importer = DuckDBImporter(settings.data_dir, settings.source_folders, options)
-    tools = AdministrationTools(catalog, keys, ledger, Panels(store), importer)
+    sizing = ProfiledSizing(Profiler(ProfileTools(catalog, ledger, importer, SecureNoise())))
+    tools = AdministrationTools(
+        catalog, keys, ledger, Panels(store), importer, sizing, Imports(store), Dependents(store)
+    )
     return Books(store, catalog, keys, ledger, Administration(tools))
 
 
@@ -87,25 +100,15 @@ def publisher_of(settings: Settings) -> Publisher | None:
     return Publisher(settings.publish_url, schema=settings.publish_schema, reader=settings.publish_reader or None)
 
 
-def readiness(store: Store, scratch: Scratch) -> Callable[[], list[str]]:
-    """A check that writes to the store and asks an engine process, and says which of them does not answer."""
+def readiness_of(store: Store, scratch: Scratch) -> Lookout:
+    """The ledger can be written; an engine process answers. Now and then, whether anybody asks or not."""
 
-    def ledger() -> None:
+    def write() -> None:
         store.write(lambda tx: tx.execute(sa.update(key).where(key.c.prefix == "").values(name="")))
 
-    def engine() -> None:
-        scratch.ping(READY_SECONDS)
-
-    def check() -> list[str]:
-        missing = []
-        for probe in (ledger, engine):
-            try:
-                probe()
-            except Exception:
-                missing.append(probe.__name__)
-        return missing
-
-    return check
+    return Lookout(
+        Probe("ledger", write, every_s=10.0), Probe("engine", lambda: scratch.ping(READY_SECONDS), every_s=5.0)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +119,31 @@ class Walk:
     answers: Answers
     engine: Engine
     scratch: Scratch
+    releasers: ReleaseProcesses
+    planner: Planner
     refresher: Refresher
     panels: Panels
 
     def close(self) -> None:
         """Whoever asks first stops first."""
-        for part in (self.refresher, self.answerer, self.scratch, self.engine):
+        for part in (self.refresher, self.answerer, self.planner, self.releasers, self.scratch, self.engine):
             part.close()
 
 
 def open_walk(settings: Settings, books: Books) -> Walk:
     memory = memory_bytes(settings.engine_memory)
     seconds = settings.query_seconds
-    options = EngineOptions(workers=settings.engine_workers, memory_bytes=memory, query_seconds=seconds)
-    engine, scratch = DuckDBEngine(settings.data_dir, options), DuckDBScratch(settings.data_dir)
+    options = EngineOptions(
+        workers=settings.engine_workers,
+        memory_bytes=memory,
+        query_seconds=seconds,
+        measured=settings.time_step_ms > 0,  # at 0 nobody waits for a promised time
+    )
+    engine = DuckDBEngine(settings.data_dir, options)
+    scratch = DuckDBScratch(settings.data_dir, ScratchOptions(seconds=settings.outer_seconds))
+    planner = PlannerPool(settings.planners) if settings.planners else PlannerHere()
     answers, panels = Answers(books.store), Panels(books.store)
+    releasers = ReleaseProcesses((DuckDBEngine.__module__,))
     tools = WalkTools(
         catalog=books.catalog,
         ledger=books.ledger,
@@ -138,10 +151,11 @@ def open_walk(settings: Settings, books: Books) -> Walk:
         scratch=scratch,
         answers=answers,
         noise=SecureNoise(),
-        ladder=Ladder(settings.time_step_ms, seconds * 1000, settings.time_mode),
+        time=PromisedTime(settings.time_step_ms, float(seconds), engine),
+        releasers=releasers,
         query_seconds=seconds,
     )
-    answerer = Answerer(tools)
+    answerer = Answerer(tools, planner=planner)
     refresh_tools = RefreshTools(
         answerer=answerer,
         answers=answers,
@@ -150,13 +164,14 @@ def open_walk(settings: Settings, books: Books) -> Walk:
         publisher=publisher_of(settings),
         patience_s=seconds * 2.0,
     )
-    return Walk(answerer, answers, engine, scratch, Refresher(refresh_tools), panels)
+    return Walk(answerer, answers, engine, scratch, releasers, planner, Refresher(refresh_tools), panels)
 
 
 def create_app(settings: Settings) -> FastAPI:
     """Everything wired. Opening happens here, closing when the server stops."""
     books = open_books(settings)
     walk = open_walk(settings, books)
+    readiness = readiness_of(books.store, walk.scratch)
     parts = RouteTools(
         answerer=walk.answerer,
         answers=walk.answers,
@@ -167,20 +182,25 @@ def create_app(settings: Settings) -> FastAPI:
         administration=books.administration,
         limiter=Limiter(per_minute=settings.requests_per_minute, at_once=settings.concurrent_requests),
         metrics=Metrics() if settings.metrics else None,
-        ready=readiness(books.store, walk.scratch),
+        ready=readiness.missing,
     )
     books.administration.start()
+    if books.ledger.restored() is None:
+        books.ledger.mark()
     books.ledger.recover()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         to_thread.current_default_thread_limiter().total_tokens = WAITING_REQUESTS
+        walk.releasers.warm(settings.engine_workers + 1)  # one more than run, for the place of one that was ended
         walk.refresher.start()
         with ExitStack() as closing:
             if parts.metrics is not None and settings.metrics_port:
                 closing.callback(parts.metrics.serve(settings.metrics_port))
             closing.callback(books.close)
             closing.callback(walk.close)
+            readiness.start()
+            closing.callback(readiness.close)
             yield
 
     return assemble(settings, parts, lifespan)

@@ -3,6 +3,7 @@
 from service.client import Client
 answer = Client("http://127.0.0.1:8000", key).query("shop", "SELECT COUNT(*) AS n FROM customers", epsilon="0.1")
 answer.records()      # [{"n": 59987, "n_low_95": 59957.0, "n_high_95": 60017.0}]
+answer.clipped_share  # {"n": 0.0}: the bounds leave nothing out; intervals contain the noise alone
 answer.to_pandas()    # a DataFrame, when pandas is installed
 """
 
@@ -53,6 +54,22 @@ class Answer:
     @property
     def rows(self) -> list[list[Any]]:
         return list(self.body["rows"])
+
+    @property
+    def clipped_share(self) -> dict[str, float | None]:
+        """Per value, at most which share its bounds leave out; None: no share can be told. No interval contains it."""
+        return {each["name"]: each.get("clipped_share") for each in self.body["columns"] if each["role"] == "value"}
+
+    @property
+    def clipped(self) -> dict[str, str]:
+        """The same in words, of values of which something may be left out."""
+        found = {each["name"]: each.get("clipped") for each in self.body["columns"] if each["role"] == "value"}
+        return {name: said["words"] for name, said in found.items() if said and said["lost"] != [0, 0]}
+
+    def __str__(self) -> str:
+        """The records, and below them what their bounds may leave out."""
+        told = [f"{name}: {words}" for name, words in self.clipped.items()]
+        return "\n".join([*map(str, self.records()), *told])
 
     def records(self) -> list[dict[str, Any]]:
         """One dictionary a row, with {name}_low_95 and {name}_high_95 beside every value."""
@@ -122,9 +139,11 @@ class Client:
     def budget(self, name: str) -> dict[str, Any]:
         return _object(self._http.get(f"/v1/datasets/{name}/budget"))
 
-    def panel(self, name: str) -> Answer:
-        """The last good answer of a panel; before its first refresh it has no rows and no columns."""
-        shown = _object(self._http.get(f"/v1/panels/{name}"))
+    def panel(self, name: str, dataset: str | None = None) -> Answer:
+        """The last good answer of a panel; before its first refresh it has no rows and no columns. `dataset` says
+        which is meant where the key reads several with a panel of that name."""
+        named = {} if dataset is None else {"dataset": dataset}
+        shown = _object(self._http.get(f"/v1/panels/{name}", params=named))
         return Answer({"columns": [], "rows": [], "low_95": [], "high_95": []} | shown)
 
 

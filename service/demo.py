@@ -18,6 +18,7 @@ Whole = npt.NDArray[np.uint64]
 Signed = npt.NDArray[np.int64]
 
 CUSTOMERS = 60_000
+LARGEST = 500  # rows of one customer in one table
 COUNTRIES = (
     ("AT", "Austria", "centre"),
     ("CH", "Switzerland", "centre"),
@@ -30,7 +31,7 @@ COUNTRIES = (
 )
 COUNTRY_PERCENT = (5, 4, 31, 10, 21, 12, 8, 9)
 STATUSES = ("open", "paid", "returned", "shipped")
-STATUS_PERCENT = (4, 22, 9, 65)
+STATUS_PERCENT = (10, 25, 15, 50)
 PAGES = ("basket", "checkout", "help", "home", "product", "search")
 PAGE_PERCENT = (9, 5, 4, 27, 36, 19)
 FIRST_DAY, DAYS = date(2023, 1, 1), 1096  # three years, one of them a leap year
@@ -57,11 +58,12 @@ def by_percent(numbers: Whole, purpose: int, percent: tuple[int, ...]) -> Signed
     return np.searchsorted(edges, below(numbers, purpose, 100), side="right").astype(np.int64)
 
 
-def repeats(numbers: Whole, purpose: int, largest: int) -> Signed:
-    """How many rows each customer has: about 1/k of them have k or more, none more than `largest`."""
+def repeats(numbers: Whole, purpose: int, usual: int) -> Signed:
+    """How many rows each customer has: (usual/k)³ of them have about k or more, none more than LARGEST."""
     draw = below(numbers, purpose, 1_000_000) + 1
-    counts: Signed = np.minimum(largest, 1_000_000 // draw - 1 + below(numbers, purpose + 1, 3))
-    return counts
+    at_least = np.asarray([1_000_000 * usual**3 // k**3 for k in range(1, LARGEST + 1)])
+    counts: Signed = np.searchsorted(-at_least, -draw, side="right") - below(numbers, purpose + 1, 4)
+    return np.maximum(counts, 0)
 
 
 def words(indices: Signed, choices: tuple[str, ...]) -> pa.Array:
@@ -88,10 +90,10 @@ def customers() -> pa.Table:
 
 def orders() -> pa.Table:
     people = np.arange(1, CUSTOMERS + 1, dtype=np.uint64)
-    owner = np.repeat(people, repeats(people, 20, 300))
+    owner = np.repeat(people, repeats(people, 20, 4))
     n = np.arange(1, owner.size + 1, dtype=np.uint64)
     cents = (
-        500 + below(n, 22, 4_000) + below(n, 23, 4_000) * (below(n, 24, 10) // 4) * (1 + 9 * (below(n, 25, 50) == 0))
+        500 + below(n, 22, 4_000) + below(n, 23, 4_000) * (below(n, 24, 10) // 4) * (1 + 2 * (below(n, 25, 50) == 0))
     )
     return pa.table({
         "order_id": pa.array(n.astype(np.int64)),
@@ -110,7 +112,7 @@ def money(cents: Signed) -> pa.Array:
 
 def visits() -> pa.Table:
     people = np.arange(1, CUSTOMERS + 1, dtype=np.uint64)
-    owner = np.repeat(people, repeats(people, 40, 500))
+    owner = np.repeat(people, repeats(people, 40, 6))
     n = np.arange(1, owner.size + 1, dtype=np.uint64)
     seconds = 2 + below(n, 42, 60) + below(n, 43, 600) * (below(n, 44, 8) == 0)
     moment = (days(n, 45) * 86_400 + 6 * 3600 + below(n, 47, 17 * 3600)) * 1_000_000
@@ -150,7 +152,7 @@ DATASET: dict[str, Any] = {
     "delta": "1e-6",
     "ceiling": {"epsilon": "10", "delta": "1e-6"},
     "epsilon_per_query_max": "2",
-    "defaults": {"epsilon": "0.1", "delta": "1e-9", "rows_per_unit": 20, "groups_per_unit": 5},
+    "defaults": {"epsilon": "0.5", "delta": "1e-9"},
 }
 
 # In this order: a table must be there before another reaches its unit through it.
@@ -173,7 +175,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "columns": {
             "order_id": {"type": "BIGINT", "unique": True},
             "customer_id": {"type": "BIGINT"},
-            "amount": {"type": "DECIMAL(10,2)", "bounds": [0, 500]},
+            "amount": {"type": "DECIMAL(10,2)", "bounds": [0, 300]},
             "status": {"type": "VARCHAR", "domain": list(STATUSES)},
             "order_date": {"type": "DATE", "bounds": ["2023-01-01", "2026-01-01"]},
         },
@@ -184,7 +186,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "unit": {"column": "customer_id"},
         "columns": {
             "customer_id": {"type": "BIGINT"},
-            "page": {"type": "VARCHAR"},
+            "page": {"type": "VARCHAR", "max_bytes": 16},
             "seconds": {"type": "BIGINT", "bounds": [0, 600]},
             "visited_at": {"type": "TIMESTAMP"},
         },

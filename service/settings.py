@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-MEMORY = re.compile(r"\d{1,6}(MB|GB|MiB|GiB)")
+MEMORY = re.compile(r"\d{1,6}(MB|GB|MiB|GiB)", re.ASCII)
 ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 STORES = ("sqlite:///", "postgresql+psycopg://")
 TRACE_PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp")
@@ -36,14 +36,17 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=1, le=65535)
 
     engine_workers: int = Field(default=2, ge=1, le=64)
-    engine_memory: str = "1GB"
+    engine_memory: str = "4GB"
     query_seconds: int = Field(default=60, ge=1, le=3600)
+    outer_seconds: int = Field(default=5, ge=1, le=600)
+    planners: int = Field(default=2, ge=0, le=64)
     time_step_ms: int = Field(default=100, ge=0, le=60_000)
-    time_mode: Literal["doubling", "constant"] = "doubling"
 
     body_bytes_max: int = Field(default=262_144, ge=1024, le=16 * 1024 * 1024)
     requests_per_minute: int = Field(default=600, ge=1, le=1_000_000)
     concurrent_requests: int = Field(default=8, ge=1, le=1000)
+    connections: int = Field(default=1000, ge=1, le=100_000)
+    connections_per_address: int = Field(default=64, ge=0, le=100_000)
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     docs: bool = True
     console: bool = True

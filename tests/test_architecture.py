@@ -25,15 +25,15 @@ PLAIN = set(
     re.findall(
         r"\w+",
         """
-        admin amounts app apply arguments arithmetic auth base bodies body budgets build cache casts check cli client
-        clipping clock codec command compiler conditions console counts database dates declare declared demo derive
-        describe disjoint distinct docs duckdb emit envelope errors exact examples exponential expr failure fair file
-        formats from function health histograms history ids importing inspecting integers intervals json limits
-        literals logs main messages metrics middleware migrate no numbers openapi operations over parameters parse per
-        poll pool predict privacy problems processes quantile queue quoting ranges read reading rendered renyi reports
-        request requests responses reuse routes run sampling schema seccomp select service serving settings shape
-        smartnoise spellings split syscalls terminal totals traces translate understand unions validation verifying
-        words worse written
+        admin administration amounts app apply arguments arithmetic auth base bodies body build cache casts
+        check cli client clock codec command compiler conditions console count counting counts database dates
+        defaults demo derive describe disjoint distinct docs duckdb emit envelope errors exact examples
+        exponential expr expressions facts fair file formats from function health histograms history ids
+        inspecting integers intervals json limits literals logs main messages metrics middleware migrate no
+        numbers openapi operations over parameters parse per poll pool predict privacy problems quantile queue
+        quoting ranges read reading reconciling rendered renyi reports request requests responses reuse routes
+        run sampling schema seccomp select service serving settings smartnoise spellings split syscalls terminal
+        time totals traces translate understand unions validation verifying words worse written
         """,
     )
 )

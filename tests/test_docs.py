@@ -13,7 +13,7 @@ from service.api.problems import HTTP_CODES
 from service.api.requests import QueryWire
 from service.catalog.apply import read_catalog
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
-from service.catalog.store import promise_of
+from service.catalog.declared_budget import budget_of
 from service.core import errors
 from service.core.errors import ServiceError
 from service.settings import Settings
@@ -112,7 +112,7 @@ def test_the_quickstarts_catalog_can_be_applied() -> None:
 def test_the_requests_of_the_api_page_fit_the_wire() -> None:
     query, dataset, table = (read_exact(text.encode()) for text in blocks("api.md", "json"))
     assert ask_of(QueryWire.model_validate(query)).loss is not None
-    assert promise_of(DatasetDeclaration.model_validate(dataset)).epsilon == 3 * 10**12
+    assert budget_of(DatasetDeclaration.model_validate(dataset)).epsilon == 3 * 10**12
     assert TableDeclaration.model_validate(table).private
 
 

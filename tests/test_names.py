@@ -30,6 +30,23 @@ USED_ELSEWHERE = {
     "service.api.middleware.logs.JsonLines.format": "logging calls it",
     "service.catalog.apply._Loader.compose_node": "yaml calls it",
     "service.catalog.apply._Loader.construct_mapping": "yaml calls it",
+    "service.client.Answer.clipped_share": "people who take the client's values read it",
+    **dict.fromkeys(
+        (
+            f"service.cli.connections.GuardedProtocol.{name}"
+            for name in (
+                "connection_lost",
+                "connection_made",
+                "data_received",
+                "on_headers_complete",
+                "on_message_complete",
+                "on_response_complete",
+                "pause_writing",
+                "resume_writing",
+            )
+        ),
+        "asyncio, httptools and uvicorn call it",
+    ),
     "service.client.Answer.to_pandas": "people with pandas call it",
     "service.core.aggregates.AggregateSpec.shown": "docs/supported-sql.md is compared with it",
     "service.engine.duckdb.importing.build.main": "child.py starts it by the module's name",
@@ -42,9 +59,13 @@ USED_ELSEWHERE = {
     "service.ledger.rederive.Replay._pause": "called by the kind of an entry",
     "service.ledger.rederive.Replay._quota": "called by the kind of an entry",
     "service.ledger.rederive.Replay._resume": "called by the kind of an entry",
+    "service.ledger.rederive.Replay._safety": "called by the kind of an entry",
     "service.ledger.rederive.Replay._settle": "called by the kind of an entry",
     "service.ledger.rederive.Replay._window": "called by the kind of an entry",
     "service.ledger.verify.Verdict.broken_entry": "admins read it: asdict",
+    "service.walk.planner_process.main": "helper_process.py starts it by the module's name",
+    "service.walk.release_process.main": "helper_process.py starts it by the module's name",
+    "service.walk.process_wire._Pickler.reducer_override": "pickle calls it",
     "service.store.clock.utc_now.inherit_cache": "sqlalchemy reads it",
     "service.store.migrate.make_revision": "docs/budgets.md says how to call it",
 }

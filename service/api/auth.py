@@ -19,7 +19,8 @@ RANK: dict[Role, int] = {"viewer": 0, "analyst": 1, "admin": 2}
 bearer = HTTPBearer(auto_error=False, description="A key like ht_…; `halftone key create` makes one.")
 
 
-def parts_of(request: Request) -> RouteTools:
+async def parts_of(request: Request) -> RouteTools:
+    """On the event loop: a request that asks for nothing else waits for no thread."""
     parts = request.app.state.parts
     assert isinstance(parts, RouteTools)
     return parts
@@ -53,8 +54,8 @@ def role(least: Role) -> Callable[..., Any]:
     return declared
 
 
-def public() -> None:
-    """Declares that a route asks for no key."""
+async def public() -> None:
+    """Declares that a route asks for no key. On the event loop, as parts_of is."""
 
 
 public.role = "public"  # type: ignore[attr-defined]

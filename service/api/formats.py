@@ -21,6 +21,7 @@ CSV = "text/csv"
 ARROW = "application/vnd.apache.arrow.stream"
 OFFERED = (JSON, CSV, ARROW)
 
+CLIPPED = "clipped_share"
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -67,7 +68,7 @@ def _quality(parameters: list[str]) -> float:
     for parameter in parameters:
         if parameter.startswith("q="):
             try:
-                return float(parameter[2:])
+                return float(parameter[2:]) if parameter.isascii() else 0.0
             except ValueError:
                 return 0.0
     return 1.0
@@ -79,19 +80,33 @@ def flat(body: bytes) -> bytes:
 
 
 def flat_columns(answer: Mapping[str, Any]) -> list[tuple[str, str, int]]:
-    """(name, which list of the answer, column): each value with its interval beside it, no name twice."""
+    """(name, which list of the answer, column): each value with its interval beside it, no name twice; at the end, per
+    value, the share that its bounds leave out."""
     found: list[tuple[str, str, int]] = []
     taken: set[str] = set()
     for at, column in enumerate(answer["columns"]):
         sides = ("rows", "low_95", "high_95") if column["role"] == "value" else ("rows",)
         for side in sides:
-            name = wanted = column["name"] if side == "rows" else f"{column['name']}_{side}"
-            number = 2
-            while name in taken:
-                name, number = f"{wanted}_{number}", number + 1
-            taken.add(name)
-            found.append((name, side, at))
+            wanted = column["name"] if side == "rows" else f"{column['name']}_{side}"
+            found.append((_free(wanted, taken), side, at))
+    for at, column in enumerate(answer["columns"]):
+        if CLIPPED in column:  # after all others, so that what is read by place stays where it was
+            found.append((_free(f"{column['name']}_{CLIPPED}", taken), CLIPPED, at))
     return found
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    """A name that no other column has."""
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted}_{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _cell(answer: Mapping[str, Any], side: str, row: int, at: int) -> Any:
+    """What the bounds leave out is one figure for a column; all else is a cell."""
+    return answer["columns"][at][CLIPPED] if side == CLIPPED else answer[side][row][at]
 
 
 def flat_names(answer: Mapping[str, Any]) -> list[str]:
@@ -100,7 +115,7 @@ def flat_names(answer: Mapping[str, Any]) -> list[str]:
 
 def flat_rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     columns = flat_columns(answer)
-    return [{name: answer[side][row][at] for name, side, at in columns} for row in range(len(answer["rows"]))]
+    return [{name: _cell(answer, side, row, at) for name, side, at in columns} for row in range(len(answer["rows"]))]
 
 
 def to_csv(body: bytes) -> bytes:
@@ -125,13 +140,21 @@ def to_arrow(body: bytes) -> bytes:
     fields = []
     for name, side, at in flat_columns(answer):
         declared = answer["columns"][at]["type"]
-        fields.append((name, _arrow_type(declared) if side == "rows" else _interval_type(declared)))
-    arrays = [pa.array([_cast(row[name], kind) for row in rows], kind) for name, kind in fields]
-    table = pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(name, kind) for name, kind in fields]))
+        kind = (
+            pa.float64() if side == CLIPPED else _arrow_type(declared) if side == "rows" else _interval_type(declared)
+        )
+        fields.append(pa.field(name, kind, metadata=_said(answer["columns"][at]) if side == "rows" else None))
+    arrays = [pa.array([_cast(row[each.name], each.type) for row in rows], each.type) for each in fields]
+    table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def _said(column: Mapping[str, Any]) -> dict[str, str] | None:
+    """What the bounds leave out of a value, in words: there also where there are no rows."""
+    return {"clipped": column["clipped"]["words"]} if column.get("clipped") else None
 
 
 def _safe(cell: Any) -> Any:

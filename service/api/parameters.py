@@ -12,6 +12,15 @@ ID = r"^[A-Za-z0-9_]{1,40}$"
 DatasetName = Annotated[str, Path(pattern=f"^{NAME_PATTERN}$", max_length=63)]
 TableName = Annotated[str, Path(pattern=f"^{NAME_PATTERN}$", max_length=63)]
 PanelName = Annotated[str, Path(pattern=f"^{NAME_PATTERN}$", max_length=63)]
+PanelDataset = Annotated[
+    str | None,
+    Query(
+        alias="dataset",
+        pattern=f"^{NAME_PATTERN}$",
+        max_length=63,
+        description="The panel's dataset; needed where this key reads several with a panel of that name.",
+    ),
+]
 QueryIdParameter = Annotated[str, Path(pattern=ID)]
 ImportIdParameter = Annotated[str, Path(pattern=ID)]
 KeyPrefixParameter = Annotated[str, Path(pattern=r"^[a-z0-9]{1,16}$")]

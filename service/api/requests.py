@@ -24,6 +24,8 @@ def _exact(value: Any) -> Any:
         raise ValueError("a decimal number is needed")
     try:
         number = Decimal(value)
+        if isinstance(value, str) and not value.isascii():  # Python reads digits of every script
+            raise ArithmeticError
     except ArithmeticError:
         raise ValueError("a decimal number is needed") from None
     if not number.is_finite() or abs(number.adjusted()) > 30 or len(number.as_tuple().digits) > 40:
@@ -48,7 +50,7 @@ def _edge(value: Any) -> Any:
     return value
 
 
-ISO = re.compile(r"\d{4}-\d")
+ISO = re.compile(r"\d{4}-\d", re.ASCII)
 Number = Annotated[Decimal, BeforeValidator(_exact)]
 Edge = Annotated[Decimal | Annotated[str, StringConstraints(max_length=40)], BeforeValidator(_edge)]
 Amount = Annotated[
@@ -104,7 +106,7 @@ class QuestionWire(Wire):
 class QueryWire(QuestionWire):
     """A question to be answered. `wait`: seconds after which a 202 with a Location is sent instead of the answer."""
 
-    wait: Annotated[Decimal, Field(ge=0, le=60)] = Decimal(10)
+    wait: Annotated[Number, Field(ge=0, le=60)] = Decimal(10)
 
 
 class PanelWire(QuestionWire):
@@ -150,6 +152,12 @@ class KeyWire(Wire):
     role: Role
     datasets: Annotated[list[Name], Field(max_length=1000)] = []
     expires_at: datetime | None = None
+    owner: Annotated[
+        PlainText | None,
+        Field(
+            min_length=1, max_length=200, description="The person: keys of one owner share an allowance of failures."
+        ),
+    ] = None
 
 
 class GrantWire(Wire):
@@ -171,3 +179,17 @@ class ReasonWire(Wire):
     """Why; kept in the journal."""
 
     reason: Annotated[PlainText, Field(min_length=1)]
+
+
+class ProfileWire(Wire):
+    """A new profile of a table. `share`: the part of the ceiling that it may cost; left out: as declared."""
+
+    share: Amount | None = None
+    reason: PlainText = ""
+
+
+class WhomWire(ReasonWire):
+    """Why, and whom: one person, by their owner's name or by one of their keys; neither: the whole dataset."""
+
+    owner: Annotated[PlainText | None, Field(min_length=1)] = None
+    key: Annotated[PlainText | None, Field(min_length=1, description="A key's prefix: its owner is meant.")] = None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from service.core.schema import NAME_PATTERN
+from service.core.schema import NAME_PATTERN, TEXT_BYTES_MAX
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$", max_length=63)]
 # Text for people: no control characters, no markup brackets, no line breaks.
@@ -39,7 +39,8 @@ class Declared(BaseModel):
 
 
 class ColumnDeclaration(Declared):
-    """One column. Without `type` it takes the file's; without `bounds` it can not be summed."""
+    """One column. Without `type` it takes the file's; without `bounds` it can not be summed. `max_bytes` is for texts:
+    longer ones are cut when they are prepared; without it texts of private tables keep 256 bytes."""
 
     type: Annotated[str, StringConstraints(max_length=30)] | None = None
     bounds: tuple[DeclaredBound, DeclaredBound] | None = None
@@ -47,6 +48,7 @@ class ColumnDeclaration(Declared):
     domain: Annotated[list[DomainValue], Field(max_length=10_000)] | None = None
     unique: bool = False
     source_name: Annotated[str, StringConstraints(max_length=200)] | None = None
+    max_bytes: Annotated[int, Field(strict=True, ge=1, le=TEXT_BYTES_MAX)] | None = None
 
 
 class ViaDeclaration(Declared):
@@ -83,8 +85,14 @@ class SourceDeclaration(Declared):
         return self
 
 
+class ProfileDeclaration(Declared):
+    """What may be paid for the profile of a private table: `share` is the part of the dataset's ceiling."""
+
+    share: DeclaredAmount = Decimal("0.001")
+
+
 class TableDeclaration(Declared):
-    """One table. `private` has no default: nothing becomes public by silence."""
+    """One table. `private` has no default: nothing becomes public by silence. `profile` null: none is bought."""
 
     source: SourceDeclaration
     private: bool
@@ -93,6 +101,14 @@ class TableDeclaration(Declared):
     rest: Literal["include", "leave"] = "include"
     expected_rows: Annotated[int, Field(ge=1, le=2**53)] | None = None
     max_rows_per_unit: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    profile: ProfileDeclaration | None = ProfileDeclaration()
+    reason: PlainText = ""  # why a copy of files that are known elsewhere may be imported; the journal keeps it
+
+    @model_validator(mode="after")
+    def _profile_fits(self) -> "TableDeclaration":
+        if not self.private and self.profile not in (None, ProfileDeclaration()):
+            raise ValueError("a public table's size is known exactly and costs nothing; leave `profile` out")
+        return self
 
     @model_validator(mode="after")
     def _unit_fits(self) -> "TableDeclaration":
@@ -111,12 +127,12 @@ class CeilingDeclaration(Declared):
 
 
 class DefaultsDeclaration(Declared):
-    """What a query gets when it does not say."""
+    """What a query gets when it does not say. Bounds that are left out are fitted to the profile of the tables."""
 
     epsilon: DeclaredAmount | None = None
     delta: DeclaredAmount | None = None
-    rows_per_unit: Annotated[int, Field(ge=1, le=2**31)] = 20
-    groups_per_unit: Annotated[int, Field(ge=1, le=100_000)] = 5
+    rows_per_unit: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    groups_per_unit: Annotated[int, Field(ge=1, le=100_000)] | None = None
     min_units: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     expected_groups: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
 
@@ -131,4 +147,5 @@ class DatasetDeclaration(Declared):
     epsilon_per_query_max: DeclaredAmount | None = None
     defaults: DefaultsDeclaration = DefaultsDeclaration()
     keys_declared: bool = False
+    weak: bool = False  # a ceiling that protects little is meant (core.amounts.weakness)
     window: Literal["day", "week", "month"] | None = None

@@ -28,12 +28,13 @@ NOBODY = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What to make. `expires_ms` None: until revoked."""
+    """What to make. `expires_ms` None: until revoked. `owner` None: a person of its own, named by the key's prefix."""
 
     name: str
     role: Role
     datasets: tuple[str, ...] = ()
     expires_ms: int | None = None
+    owner: str | None = None
 
 
 def _hash(secret: str) -> str:
@@ -50,6 +51,7 @@ class Keys:
         """(prefix, full key). The full key exists nowhere else after this returns."""
         prefix = "".join(secrets.choice(PREFIX_ALPHABET) for _ in range(PREFIX_LENGTH))
         secret = secrets.token_urlsafe(32)
+        owner = prefix if wish.owner is None else wish.owner
 
         def work(tx: Transaction) -> None:
             tx.execute(
@@ -61,9 +63,10 @@ class Keys:
                     datasets=json.dumps(sorted(set(wish.datasets))),
                     created_ms=now_ms(),
                     expires_ms=wish.expires_ms,
+                    owner=owner,
                 )
             )
-            change = {"name": wish.name, "role": wish.role, "datasets": sorted(set(wish.datasets))}
+            change = {"name": wish.name, "role": wish.role, "datasets": sorted(set(wish.datasets)), "owner": owner}
             note(tx, "key.create", prefix, change)
 
         self._store.write(work)
@@ -123,7 +126,7 @@ class Keys:
 
 
 def _principal(row: dict[str, Any]) -> Principal:
-    return Principal(row["prefix"], row["name"], row["role"], frozenset(json.loads(row["datasets"])))
+    return Principal(row["prefix"], row["name"], row["role"], frozenset(json.loads(row["datasets"])), row["owner"])
 
 
 def _active(now: int) -> sa.ColumnElement[bool]:
@@ -135,4 +138,10 @@ def _is_active(row: dict[str, Any], now: int) -> bool:
 
 
 def may_read(principal: Principal, dataset: str) -> bool:
-    return principal.role == "admin" or dataset in principal.datasets
+    readable = readable_datasets(principal)
+    return readable is None or dataset in readable
+
+
+def readable_datasets(principal: Principal) -> frozenset[str] | None:
+    """What a key was given; None: it reads all."""
+    return None if principal.role == "admin" else principal.datasets

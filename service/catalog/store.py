@@ -5,58 +5,30 @@ serving. A new declaration waits until its import is done, and both change in on
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
+from service.catalog import imports as imports_of
 from service.catalog.acts import Note, now_ms
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
+from service.catalog.declared_budget import budget_of
+from service.catalog.imports import ImportRun
+from service.catalog.kept_bounds import KeptBounds
 from service.catalog.keys import may_read
+from service.catalog.profiles import read_profiles
 from service.catalog.tables import dataset, imports, table
 from service.core.amounts import parse_delta, parse_epsilon
-from service.core.errors import CatalogRefused, DatasetUnknown, NotFound
+from service.core.errors import DatasetUnknown, NotFound
 from service.core.ids import new_id
 from service.core.request import Principal
 from service.core.schema import Defaults, Schema, Table
 from service.core.schema_codec import table_from_text, table_to_text
+from service.core.sizes import ReleasedProfile, Size, size_from_text, size_to_text
 from service.store.database import Store
 from service.store.transaction import Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Ceiling and first grant of a dataset, in pico and atto; what its account is opened with."""
-
-    epsilon_ceiling: int
-    delta_ceiling: int
-    epsilon: int
-    delta: int
-    keys_declared: bool
-
-
-def promise_of(declared: DatasetDeclaration) -> Promise:
-    """The exact amounts of a declaration; a grant above its ceiling is refused."""
-    epsilon, delta = parse_epsilon(declared.epsilon), zero_or_delta(declared.delta)
-    ceiling = declared.ceiling
-    highest = parse_epsilon(ceiling.epsilon, "ceiling.epsilon") if ceiling else epsilon
-    highest_delta = zero_or_delta(ceiling.delta, "ceiling.delta") if ceiling else delta
-    if epsilon > highest or delta > highest_delta:
-        raise CatalogRefused(
-            "the budget is above its ceiling",
-            {"remedy": "lower epsilon and delta, or raise the ceiling: it is the promise"},
-        )
-    return Promise(highest, highest_delta, epsilon, delta, declared.keys_declared)
-
-
-def zero_or_delta(text: object, name: str = "delta") -> int:
-    """Delta, where zero is allowed: a dataset of pure epsilon has none."""
-    try:
-        is_zero = not isinstance(text, bool) and float(str(text)) == 0
-    except ValueError:
-        is_zero = False
-    return 0 if is_zero else parse_delta(text, name)
 
 
 def defaults_of(declared: DatasetDeclaration) -> Defaults:
@@ -76,8 +48,9 @@ def declaration_text(declared: DatasetDeclaration | TableDeclaration) -> str:
     return json.dumps(declared.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
 
 
+_BUILT = table.c.data_version.label("built_version")
 _SERVING = (
-    sa.select(dataset.c.declaration, dataset.c.data_version, table.c.serving)
+    sa.select(dataset.c.declaration, dataset.c.data_version, table.c.name, table.c.serving, table.c.size, _BUILT)
     .select_from(
         dataset.outerjoin(
             table,
@@ -100,6 +73,11 @@ def _read_table(text: str) -> Table:
     return table_from_text(text)
 
 
+@lru_cache(maxsize=1024)
+def _read_size(text: str) -> Size:
+    return size_from_text(text)
+
+
 def _unknown() -> DatasetUnknown:
     return DatasetUnknown(
         "there is no such dataset, or this key may not read it",
@@ -112,6 +90,7 @@ class Catalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.kept_bounds = KeptBounds(store)
 
     # --- Reading ---
 
@@ -137,6 +116,7 @@ class Catalog:
             raise _unknown()
         declared = _read_declaration(rows[0].declaration)
         tables = [_read_table(row.serving) for row in rows if row.serving is not None]
+        sizes = {row.name: _read_size(row.size) for row in rows if row.serving is not None and row.size is not None}
         most = declared.epsilon_per_query_max
         return Schema(
             name,
@@ -145,6 +125,8 @@ class Catalog:
             data_version=int(rows[0].data_version),
             defaults=defaults_of(declared),
             epsilon_per_query_max=None if most is None else parse_epsilon(most, "epsilon_per_query_max"),
+            sizes=sizes,
+            versions={row.name: int(row.built_version) for row in rows if row.built_version is not None},
         )
 
     def declaration(self, name: str, principal: Principal | None = None) -> DatasetDeclaration:
@@ -160,6 +142,10 @@ class Catalog:
             ).all()
         return {row.name: TableDeclaration.model_validate_json(row.declaration) for row in rows}
 
+    def profiles(self, name: str) -> dict[str, ReleasedProfile]:
+        with self._store.read() as connection:
+            return read_profiles(connection, name)
+
     def _dataset(self, name: str, principal: Principal | None) -> tuple[DatasetDeclaration, int]:
         with self._store.read() as connection:
             row = connection.execute(
@@ -173,7 +159,7 @@ class Catalog:
 
     def put_dataset(self, name: str, declared: DatasetDeclaration, note: Note) -> bool:
         """Declare, or declare again; True when it is new. Deleted ones come back with their old budget."""
-        promise_of(declared), defaults_of(declared)
+        budget_of(declared), defaults_of(declared)
 
         def work(tx: Transaction) -> bool:
             row = tx.execute(sa.select(dataset).where(dataset.c.name == name)).first()
@@ -206,14 +192,17 @@ class Catalog:
         def work(tx: Transaction) -> None:
             mine = (table.c.dataset == name) & (table.c.name == table_name)
             tx.execute(table.update().where(mine).values(deleted_ms=now_ms(), serving=None))
+            imports_of.keep_public(tx, name, table_name, None)
             note(tx, "table.delete", f"{name}.{table_name}", {})
 
         self._store.write(work)
 
     def set_data_version(self, name: str, data_version: int) -> None:
-        self._store.write(lambda tx: _set_version(tx, name, data_version))
+        self._store.write(lambda tx: imports_of.advance(tx, name, {}, data_version))
 
-    def begin_import(self, name: str, table_name: str, declared: TableDeclaration, note: Note) -> str:
+    def begin_import(
+        self, name: str, table_name: str, declared: TableDeclaration, note: Note, *, run: ImportRun | None = None
+    ) -> str:
         """Note what is wanted and that its import runs; the old version keeps serving."""
         import_id = new_id("i")
 
@@ -227,8 +216,9 @@ class Catalog:
                 tx.execute(table.update().where(mine).values(declaration=text, deleted_ms=None))
             tx.execute(imports.insert().values(
                 id=import_id, dataset=name, table=table_name, state="running", percent=0, detail="",
-                started_ms=now_ms(),
+                started_ms=now_ms(), owner=None if run is None else run.owner,
             ))  # fmt: skip
+            imports_of.note_public(tx, import_id, name, table_name, () if run is None else run.public)
             before = None if row is None else json.loads(row.declaration)
             change = {"before": before, "after": json.loads(text), "import": import_id}
             note(tx, "table.put", f"{name}.{table_name}", change)
@@ -240,44 +230,42 @@ class Catalog:
         running = (imports.c.id == import_id) & (imports.c.state == "running")
         self._store.write(lambda tx: tx.execute(imports.update().where(running).values(percent=percent)))
 
-    def finish_import(self, import_id: str, built: Table, *, data_version: int, detail: str) -> None:
-        """Serve the prepared table from now on."""
+    def finish_import(
+        self,
+        import_id: str,
+        built: Table,
+        *,
+        data_version: int,
+        detail: str,
+        size: Size | None = None,
+        hanging: Mapping[str, Size | None] | None = None,
+        versions: Mapping[str, int] | None = None,
+    ) -> None:
+        """Serve the prepared table from now on. `size` None: a public table keeps what was known of it. `hanging` and
+        `versions`: of tables that hang on it and were built with it. A version that came later, and is served already,
+        stays."""
 
         def work(tx: Transaction) -> None:
             row = tx.execute(sa.select(imports).where(imports.c.id == import_id)).one()
             mine = (table.c.dataset == row.dataset) & (table.c.name == row.table)
-            tx.execute(table.update().where(mine).values(serving=table_to_text(built)))
-            tx.execute(_ended(import_id, "done", detail))
-            _set_version(tx, row.dataset, data_version)
+            older = sa.or_(table.c.data_version.is_(None), table.c.data_version <= data_version)
+            tx.execute(table.update().where(mine, older).values(serving=table_to_text(built)))
+            known = {**(hanging or {}), **({row.table: size} if size is not None or built.private else {})}
+            for name, each in known.items():
+                its = (table.c.dataset == row.dataset) & (table.c.name == name)
+                tx.execute(table.update().where(its, older).values(size=each and size_to_text(each)))
+            tx.execute(imports_of.ended(import_id, "done", detail))
+            imports_of.keep_public(tx, row.dataset, row.table, import_id)
+            imports_of.advance(tx, row.dataset, {**(versions or {}), row.table: data_version}, data_version)
 
         self._store.write(work)
 
     def fail_import(self, import_id: str, detail: str) -> None:
-        self._store.write(lambda tx: tx.execute(_ended(import_id, "failed", detail)))
-
-    def fail_unfinished_imports(self) -> None:
-        """At start-up: whatever ran when the process ended did not finish."""
-        values = {
-            "state": "failed",
-            "detail": "the service stopped in mid-import; start it again",
-            "finished_ms": now_ms(),
-        }
-        self._store.write(lambda tx: tx.execute(imports.update().where(imports.c.state == "running").values(**values)))
+        self._store.write(lambda tx: imports_of.fail(tx, import_id, detail))
 
     def find_import(self, import_id: str) -> dict[str, Any]:
         with self._store.read() as connection:
             row = connection.execute(sa.select(imports).where(imports.c.id == import_id)).mappings().first()
         if row is None:
             raise NotFound("there is no such import")
-        return dict(row)
-
-
-def _ended(import_id: str, state: str, detail: str) -> sa.Update:
-    values = {"state": state, "detail": detail, "finished_ms": now_ms()}
-    if state == "done":
-        values["percent"] = 100
-    return imports.update().where(imports.c.id == import_id).values(**values)
-
-
-def _set_version(tx: Transaction, name: str, data_version: int) -> None:
-    tx.execute(dataset.update().where(dataset.c.name == name).values(data_version=data_version))
+        return {name: value for name, value in row.items() if name != "owner"}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from service.admin import COMMAND_LINE
 from service.api.bodies import show_key
 from service.catalog.keys import NewKey
-from service.cli.terminal import Stop, books, print_table
+from service.cli.terminal import Stop, books, print_table, whole_number
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -16,7 +16,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     create.add_argument("--role", choices=["admin", "analyst", "viewer"], required=True)
     create.add_argument("--name", default="", help="whose key it is")
     create.add_argument("--dataset", action="append", default=[], help="may read this dataset (repeat for more)")
-    create.add_argument("--days", type=int, help="expires after so many days")
+    create.add_argument("--owner", help="the person; keys of one owner share an allowance of failures")
+    create.add_argument("--days", type=whole_number, help="expires after so many days")
     create.set_defaults(run=run_create)
     acts.add_parser("list", help="all keys, without secrets").set_defaults(run=run_key_list)
     revoke = acts.add_parser("revoke", help="take a key out of use")
@@ -31,7 +32,7 @@ def run_create(options: argparse.Namespace) -> None:
     if options.days is not None:
         expires = int((datetime.now(UTC) + timedelta(days=options.days)).timestamp() * 1000)
     with books() as opened:
-        wish = NewKey(options.name or options.role, options.role, tuple(options.dataset), expires)
+        wish = NewKey(options.name or options.role, options.role, tuple(options.dataset), expires, options.owner)
         _, text = opened.administration.create_key(wish, actor=COMMAND_LINE)
     print(text)
 
@@ -39,7 +40,7 @@ def run_create(options: argparse.Namespace) -> None:
 def run_key_list(_: argparse.Namespace) -> None:
     with books() as opened:
         keys = [show_key(key) for key in opened.keys.every()]
-    columns = ["prefix", "role", "name", "datasets", "created_at", "expires_at", "revoked_at", "last_used_at"]
+    columns = ["prefix", "owner", "role", "name", "datasets", "created_at", "expires_at", "revoked_at", "last_used_at"]
     rows = [[", ".join(key[name]) if name == "datasets" else key[name] for name in columns] for key in keys]
     print_table(columns, rows)
 

@@ -66,6 +66,8 @@ def run_query(options: argparse.Namespace) -> None:
     records = answer.records()
     header = list(records[0]) if records else answer.names
     print_table(header, [list(record.values()) for record in records])
+    for name, words in answer.clipped.items():
+        print(f"clipped: {name}: {words}")
     for note in answer.body["notes"]:
         print(f"note: {note}")
     cost = answer.body["cost"]

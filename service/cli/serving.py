@@ -1,6 +1,7 @@
 """serve, demo, migrate: bring the service up."""
 
 import argparse
+import resource
 import socket
 from typing import Any
 
@@ -12,11 +13,13 @@ from service.api.middleware.logs import configure
 from service.app import Books, create_app, open_books
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.catalog.keys import NewKey
-from service.cli.terminal import Stop, require_current
+from service.cli.connections import guarded_protocol
+from service.cli.terminal import Stop, require_current, whole_number
 from service.settings import Settings, read_settings
 from service.store.migrate import upgrade
 
 DEMO = "shop"
+OWN_FILES = 512
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -31,7 +34,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     trial.set_defaults(run=run_demo)
     for command in (serve, trial):
         command.add_argument("--host", help="address to listen on (HALFTONE_HOST)")
-        command.add_argument("--port", type=int, help="port to listen on (HALFTONE_PORT)")
+        command.add_argument("--port", type=whole_number, help="port to listen on (HALFTONE_PORT)")
     migrate = commands.add_parser("migrate", help="bring the store to the newest revision")
     migrate.set_defaults(run=run_migrate)
 
@@ -151,8 +154,19 @@ def require_keys(settings: Settings) -> None:
         books.close()
 
 
+def open_files(wanted: int) -> int:
+    """Let this process have so many files open, or as many as the system allows; that number."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return max(allowed, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
 def serve(settings: Settings) -> None:
     configure(settings.log_level)
+    # A connection is an open file, and so are the store and the engine's pipes, which must never go without.
+    most = max(1, min(settings.connections, open_files(settings.connections + OWN_FILES) - OWN_FILES))
     uvicorn.run(
         create_app(settings),
         host=settings.host,
@@ -161,5 +175,6 @@ def serve(settings: Settings) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        http=guarded_protocol(most=most, each=settings.connections_per_address),
         timeout_graceful_shutdown=10,
     )

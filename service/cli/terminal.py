@@ -34,6 +34,13 @@ def books() -> Iterator[Books]:
         opened.close()
 
 
+def whole_number(text: str) -> int:
+    """A number of the command line, in plain digits; Python alone would read those of every script."""
+    if not text.isascii() or "_" in text:
+        raise ValueError
+    return int(text)
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns padded to their widest cell."""
     cells = [list(header), *[["" if cell is None else str(cell) for cell in row] for row in rows]]

@@ -3,7 +3,9 @@
 import { at, call } from "./api.js";
 import { actsOf, auditOf, verifying } from "./books.js";
 import { gauge } from "./budget.js";
+import { defaultsOf } from "./defaults.js";
 import { brief, byId, el, problem, show, twice, when } from "./dom.js";
+import { eventsOf } from "./events.js";
 import { keysCard } from "./keys.js";
 
 const LOOK_AGAIN_MS = 2000;
@@ -39,7 +41,9 @@ async function showDatasets() {
 
 async function datasetOf({ name, unit }) {
   const dataset = name;
-  const { body } = await call("GET", at`/v1/datasets/${dataset}/budget`);
+  const [{ body }, { body: events }] = await Promise.all([
+    call("GET", at`/v1/datasets/${dataset}/budget`), call("GET", at`/v1/datasets/${dataset}/events`),
+  ]);
   const said = el("div", { "aria-live": "polite" });
   const again = async (doing) => {
     try {
@@ -54,8 +58,10 @@ async function datasetOf({ name, unit }) {
     el("p", { class: "figure" }, el("strong", {}, `ε ${brief(body.remaining.epsilon)}`), ` of ${brief(body.granted.epsilon)} left`,
       el("span", { class: "quiet-text" }, ` · ceiling ε ${brief(body.ceiling.epsilon)} at δ ${brief(body.ceiling.delta)}`)),
     gauge({ granted: body.granted.epsilon, left: body.remaining.epsilon, label: `Budget of ${dataset}` }),
-    body.paused && el("p", { class: "warn" }, "Paused: no question is answered."),
-    granting(dataset, body, again), rationing(dataset, again), pausing(dataset, body.paused, again), said);
+    body.weak && el("p", { class: "warn" }, `A ${body.weak}.`),
+    events.paused && el("p", { class: "warn" }, "Paused: no question is answered."),
+    granting(dataset, body, again), rationing(dataset, again), pausing(dataset, events.paused, again),
+    eventsOf(dataset, events, again), defaultsOf(dataset), said);
 }
 
 const field = (label, attributes) => {
@@ -136,15 +142,53 @@ function importOf(found) {
     el("span", { class: found.state === "failed" ? "warn" : "quiet-text" }, found.state), " ",
     running && el("progress", { max: "100", value: found.percent ?? 0, "aria-label": `Import of ${found.subject}` }),
     found.finished_at && el("span", { class: "quiet-text" }, when(found.finished_at)), " ",
-    !running && twice("Import again", "Really import again?", () => importAgain(dataset, table)),
+    !running && importing(dataset, table), " ",
+    !running && twice("Profile again", "Really pay for a new profile?", () => profileAgain(dataset, table)),
     found.detail && el("p", { class: "hint" }, found.detail));
 }
 
+// Before an import: what it makes payable again. Then a reason, which only copies of known files need, and the word.
+function importing(dataset, table) {
+  const asking = el("div", { class: "asking", "aria-live": "polite" });
+  const ask = async () => {
+    try {
+      const { body } = await call("GET", at`/v1/datasets/${dataset}/tables/${table}/dependents`);
+      const [reason, reasonBox] = field("Reason, if it is a copy of known files", {});
+      const send = (event) => {
+        event.preventDefault();
+        importAgain(dataset, table, reason.value.trim());
+      };
+      show(asking, el("p", { class: "warn" }, payableAgain(body)),
+        el("form", { class: "row", submit: send }, reasonBox,
+          el("button", { type: "submit" }, "Really import again"),
+          el("button", { type: "button", class: "quiet", click: () => show(asking) }, "Leave it")));
+    } catch (error) {
+      show(asking, problem(error));
+    }
+  };
+  return [el("button", { type: "button", class: "quiet", click: ask }, "Import again"), asking];
+}
+
+function payableAgain({ tables, answers, panels }) {
+  const built = `This builds ${tables.join(", ")} anew.`;
+  const paid = answers === 1 ? "1 stored answer that is free today becomes payable again." : `${answers} stored answers that are free today become payable again.`;
+  return [built, paid, panels.length ? `Panels that read it: ${panels.join(", ")}.` : "No panel reads it."].join(" ");
+}
+
 // New data under the same declaration; the old version serves until the new one is ready.
-async function importAgain(dataset, table) {
+async function importAgain(dataset, table, reason) {
   await filled(boxes.imports, async () => {
     const { body: declared } = await call("GET", at`/v1/datasets/${dataset}/declaration`);
-    await call("PUT", at`/v1/datasets/${dataset}/tables/${table}`, { body: declared.tables[table] });
+    const body = reason ? { ...declared.tables[table], reason } : declared.tables[table];
+    await call("PUT", at`/v1/datasets/${dataset}/tables/${table}`, { body });
     await showBooks();
+  });
+}
+
+// About how many units and rows a private table has now, for a new charge; what is kept of a unit follows at the next import.
+async function profileAgain(dataset, table) {
+  await filled(boxes.imports, async () => {
+    await call("POST", at`/v1/datasets/${dataset}/tables/${table}/profile`, { body: { reason: "asked for in the console" } });
+    await Promise.all([showDatasets(), showBooks()]);
   });
 }

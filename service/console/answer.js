@@ -2,6 +2,7 @@
 
 import { at, call } from "./api.js";
 import { chartOf } from "./chart.js";
+import { clippedBadge, clippedLine } from "./clipped.js";
 import { brief, el, number, problem, table, width } from "./dom.js";
 import { costText } from "./estimate.js";
 
@@ -29,7 +30,7 @@ function cell(answer, row, column) {
 
 // Rows up to a page; the rest by a button, because a browser is slow with a hundred thousand.
 export function tableOf(answer, caption) {
-  const heads = answer.columns.map((column) => column.name);
+  const heads = answer.columns.map((column) => [column.name, " ", clippedBadge(column)]);
   const rowAt = (row) => answer.columns.map((_, column) => cell(answer, row, column));
   const shown = Math.min(ROWS_SHOWN, answer.rows.length);
   const built = table(caption, heads, Array.from({ length: shown }, (_, row) => rowAt(row)));
@@ -76,6 +77,7 @@ export function answerOf(answer, extra = []) {
     el("h2", {}, "Answer"),
     el("p", { class: "figure price" }, price(answer)),
     chart,
+    chart && clippedLine(answer),
     empty || tableOf(answer, "Values with 95 % intervals of their noise"),
     answer.notes.length > 0 && el("ul", { class: "notes", "aria-label": "Notes" }, answer.notes.map((note) => el("li", {}, note))),
     el("p", { class: "row" }, el("button", { type: "button", click: () => download(answer, problems) }, "Download CSV"), extra),

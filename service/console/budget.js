@@ -26,6 +26,7 @@ export function budgetCard(budget, after) {
     gauge({ granted: granted.epsilon, left: remaining.epsilon, after: after?.epsilon, label: "Privacy budget" }),
     el("p", { class: "hint" }, `Granted ε ${brief(granted.epsilon)} at δ ${brief(granted.delta)}; spent ε ${brief(spent.epsilon)}. `,
       `For finding groups δ ${brief(remaining.delta)} is left.`),
+    budget.weak && el("p", { class: "warn" }, `A ${budget.weak}.`),
     quota.share !== null && [
       el("p", { class: "figure" }, "Your ration: ", el("strong", {}, percent(quota.remaining)), ` of ${percent(quota.share)} of it left`),
       gauge({ granted: quota.share, left: quota.remaining, label: "Your ration" }),

@@ -1,6 +1,6 @@
 // What is known about a dataset: tables, columns, bounds, domains, and whose privacy is kept.
 
-import { el } from "./dom.js";
+import { brief, el, number, table as tableOf, width } from "./dom.js";
 
 const DOMAIN_SHOWN = 12;
 
@@ -19,6 +19,7 @@ function facts(column) {
     said.push(column.domain.slice(0, DOMAIN_SHOWN).join(", ") + (more > 0 ? ` and ${more} more` : ""));
   }
   if (column.unique) said.push("unique");
+  if (column.max_bytes) said.push(`at most ${column.max_bytes} bytes`);
   return said.join("; ");
 }
 
@@ -30,6 +31,23 @@ function columnRow(name, column, insert) {
     el("td", {}, facts(column)));
 }
 
+// How large a private table is, as far as that was released or declared.
+function sizeOf(table) {
+  if (!table.private) return null;
+  const cut = table.size && ` At most ${number(table.size.rows_per_unit_at_most)} rows of one count.`;
+  if (!table.profile) return el("p", { class: "hint" }, table.size ? "Its size is declared." : "Its size is not known.", cut);
+  const { words, cost, noise_std: std } = table.profile;
+  const bins = table.profile.bins.map((bin) => [
+    bin.most_rows === null ? `${number(bin.fewest_rows)} and more` : `up to ${number(bin.most_rows)}`, number(bin.units)]);
+  return [
+    el("p", { class: "hint" }, `It has ${words}.`, cut),
+    el("details", {}, el("summary", {}, "Profile"),
+      el("p", { class: "hint" }, `Released once, for ${cost.rho === null ? `epsilon ${brief(cost.epsilon)}` : `rho ${brief(cost.rho)}`}. `
+        + `Every count has noise of deviation ${width(std)}.`),
+      tableOf("How many have how many rows", ["Rows", "How many"], bins)),
+  ];
+}
+
 // All tables, each folded away; clicking a name puts it where the cursor is.
 export function tablesOf(schema, insert) {
   return Object.entries(schema.tables).map(([name, table]) =>
@@ -37,6 +55,7 @@ export function tablesOf(schema, insert) {
       el("summary", {}, el("span", { class: "mono" }, name),
         el("span", { class: "quiet-text" }, table.private ? "" : " public")),
       el("p", { class: "hint" }, unitOf(table)),
+      sizeOf(table),
       el("table", {},
         el("thead", { class: "unseen" }, el("tr", {}, ["Column", "Type", "Declared"].map((head) => el("th", { scope: "col" }, head)))),
         el("tbody", {}, Object.entries(table.columns).map(([each, column]) => columnRow(each, column, insert))))));

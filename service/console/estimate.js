@@ -1,6 +1,7 @@
 // What the question in the box would cost and how wide its intervals would be: asked while one types, free.
 
 import { call } from "./api.js";
+import { clippedBadge } from "./clipped.js";
 import { brief, byId, el, percent, problem, show, width } from "./dom.js";
 
 const PAUSE_MS = 400;
@@ -50,7 +51,7 @@ function widths(columns) {
   return values.map((column) => el("li", {}, el("span", { class: "mono" }, column.name), " ",
     column.half_width_95 === null || column.half_width_95 === undefined
       ? el("span", { class: "quiet-text" }, "its interval comes with the answer")
-      : `± ${width(column.half_width_95)}`));
+      : `± ${width(column.half_width_95)}`, " ", clippedBadge(column)));
 }
 
 function groupsText(groups) {

@@ -13,11 +13,11 @@ export async function keysCard(box) {
 
 function listOf(keys, box, said) {
   const rows = keys.map((key) => [
-    el("span", { class: "mono" }, key.prefix), key.name, key.role, key.role === "admin" ? "all" : key.datasets.join(", ") || "none",
+    el("span", { class: "mono" }, key.prefix), key.name, key.owner, key.role, key.role === "admin" ? "all" : key.datasets.join(", ") || "none",
     when(key.last_used_at), key.expires_at ? when(key.expires_at) : "—",
     key.revoked_at ? ["revoked ", when(key.revoked_at)] : twice("Revoke", `Really revoke ${key.name}?`, () => revoke(key.prefix, box, said)),
   ]);
-  return table("Keys, without their secrets", ["Key", "Name", "Role", "Datasets", "Last used", "Expires", ""], rows);
+  return table("Keys, without their secrets", ["Key", "Name", "Owner", "Role", "Datasets", "Last used", "Expires", ""], rows);
 }
 
 async function revoke(prefix, box, said) {
@@ -32,6 +32,7 @@ async function revoke(prefix, box, said) {
 function creating(datasets, places) {
   const name = el("input", { id: "key-name", required: true, autocomplete: "off" });
   const role = el("select", { id: "key-role" }, ["analyst", "viewer", "admin"].map((each) => el("option", {}, each)));
+  const owner = el("input", { id: "key-owner", autocomplete: "off", placeholder: "nobody else's" });
   const expires = el("input", { id: "key-expires", type: "date" });
   const boxes = datasets.map((each) => el("input", { type: "checkbox", value: each.name, id: `key-for-${each.name}` }));
   const allowed = el("fieldset", {}, el("legend", {}, "Datasets"),
@@ -41,13 +42,14 @@ function creating(datasets, places) {
     event.preventDefault();
     create({
       name: name.value.trim(),
+      owner: owner.value.trim() || null,
       role: role.value,
       datasets: role.value === "admin" ? [] : boxes.filter((each) => each.checked).map((each) => each.value),
       expires_at: expires.value ? `${expires.value}T00:00:00Z` : null,
     }, places);
   };
   return el("details", { id: "new-key" }, el("summary", {}, "Make a key"), el("form", { submit: send },
-    el("div", { class: "row" }, el("label", {}, "Name", name), el("label", {}, "Role", role), el("label", {}, "Expires (optional)", expires)),
+    el("div", { class: "row" }, el("label", {}, "Name", name), el("label", {}, "Owner (optional)", owner), el("label", {}, "Role", role), el("label", {}, "Expires (optional)", expires)),
     allowed, el("button", { type: "submit" }, "Make")));
 }
 

@@ -4,6 +4,7 @@ import { at, call, keyPrefix } from "./api.js";
 import { tableOf } from "./answer.js";
 import { gauge } from "./budget.js";
 import { chartOf } from "./chart.js";
+import { clippedLine } from "./clipped.js";
 import { brief, byId, el, problem, show, twice, when } from "./dom.js";
 
 const LOOK_AGAIN_MS = 30_000;
@@ -35,9 +36,9 @@ async function look(role) {
 }
 
 async function load(listed) {
-  const panel = listed.panel;
+  const { panel, dataset } = listed; // several datasets may have a panel of one name
   try {
-    return (await call("GET", at`/v1/panels/${panel}`)).body;
+    return (await call("GET", at`/v1/panels/${panel}?dataset=${dataset}`)).body;
   } catch (error) {
     return { ...listed, failure: error.body ?? { title: "Could not be read", detail: error.message } };
   }
@@ -50,6 +51,7 @@ function facts(panel) {
     ["Next refresh", panel.next_refresh_at ? when(panel.next_refresh_at) : "only when told"],
     ["Runs out on", panel.runs_out_on ?? "—"],
     ["Dataset", panel.dataset],
+    ...(panel.bounds_change ? [["Bounds changed", el("span", { class: "warn" }, panel.bounds_change)]] : []),
   ];
   return el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }
@@ -63,7 +65,7 @@ function card(panel, role) {
   return el("article", { class: "card panel", "aria-label": panel.title || panel.panel },
     el("h2", {}, panel.title || panel.panel),
     panel.failure && problem({ body: panel.failure }),
-    panel.rows ? [chart, chart === null ? tableOf(panel, "Values with 95 % intervals") : folded(panel)]
+    panel.rows ? [chart, chart && clippedLine(panel), chart === null ? tableOf(panel, "Values with 95 % intervals") : folded(panel)]
       : el("p", { class: "hint" }, "No answer yet."),
     facts(panel),
     gauge({ granted: line, left, label: "Budget line of this panel" }),
@@ -74,12 +76,13 @@ function card(panel, role) {
 
 const folded = (panel) => el("details", {}, el("summary", {}, "Numbers"), tableOf(panel, "Values with 95 % intervals"));
 
-function refreshing({ panel }, role, said) {
-  return el("button", { type: "button", class: "quiet", click: () => act(async () => call("POST", at`/v1/panels/${panel}/refresh`), role, said) }, "Refresh now");
+function refreshing({ panel, dataset }, role, said) {
+  const refresh = async () => call("POST", at`/v1/panels/${panel}/refresh?dataset=${dataset}`);
+  return el("button", { type: "button", class: "quiet", click: () => act(refresh, role, said) }, "Refresh now");
 }
 
-function deleting({ panel }, role, said) {
-  return twice("Delete", "Really delete?", () => act(async () => call("DELETE", at`/v1/panels/${panel}`), role, said));
+function deleting({ panel, dataset }, role, said) {
+  return twice("Delete", "Really delete?", () => act(async () => call("DELETE", at`/v1/panels/${panel}?dataset=${dataset}`), role, said));
 }
 
 async function act(doing, role, said) {

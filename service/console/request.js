@@ -67,7 +67,8 @@ export function question() {
 // Which fields can be left empty, and what they are then.
 export function showDefaults(schema) {
   const given = schema.defaults;
-  const hints = { "rows-per-unit": given.rows_per_unit, "groups-per-unit": given.groups_per_unit, "min-units": given.min_units, delta: given.delta };
+  const bound = (name) => (given.fitted?.includes(name) ? "fitted" : given[name]);
+  const hints = { "rows-per-unit": bound("rows_per_unit"), "groups-per-unit": bound("groups_per_unit"), "min-units": given.min_units, delta: given.delta };
   for (const [id, value] of Object.entries(hints)) byId(id).placeholder = value ?? "";
   byId("pay-amount").placeholder = given.epsilon ?? "";
   show(byId("column-bounds"));

@@ -72,6 +72,10 @@ class AggregateSpec:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Callable[[str], "AggregateSpec"], tuple[str]]:
+        """In another process too there is one of each."""
+        return aggregate_named, (self.name,)
+
     @property
     def degree(self) -> int:
         """Of the highest moment that it reads; 0 where rows, units or values are only counted."""
@@ -205,3 +209,7 @@ AGGREGATES: Mapping[str, AggregateSpec] = {
         MODE,
     )
 }
+
+
+def aggregate_named(name: str) -> AggregateSpec:
+    return AGGREGATES[name]

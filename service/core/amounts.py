@@ -20,6 +20,10 @@ CLOSED = 2**62
 
 LARGEST_EPSILON = 1_000_000  # far beyond any meaning, far below 2**62 pico
 
+# A promise beyond either of these protects nobody by itself: it has to be meant, and is named weak wherever it shows.
+WEAK_EPSILON = 20 * PICO
+WEAK_DELTA = ATTO // 1000
+
 EXACT = Context(prec=60)
 
 
@@ -27,7 +31,8 @@ def parse_amount(text: object, *, unit: int, name: str, largest: Decimal) -> int
     """A positive decimal (string, int or Decimal; never a binary float) as an integer of `unit`."""
     if isinstance(text, bool) or not isinstance(text, str | int | Decimal):
         raise LossOutOfRange(f"{name} must be a decimal number or a decimal string", {"field": name})
-    if isinstance(text, str) and (len(text) > 40 or text.strip() != text or "_" in text):
+    # Python reads digits of every script; here a number is written in one way.
+    if isinstance(text, str) and (len(text) > 40 or text.strip() != text or "_" in text or not text.isascii()):
         raise LossOutOfRange(f"{name} must be a plain decimal like 0.1 or 1e-6", {"field": name})
     try:
         value = Decimal(text)
@@ -72,6 +77,13 @@ def parse_share(text: object, name: str = "share") -> int:
     if amount > PICO:
         raise LossOutOfRange(f"{name} is a part of the budget, at most 1", {"field": name})
     return amount
+
+
+def weakness(epsilon: int, delta: int) -> str | None:
+    """Why a ceiling of so many pico and atto is a weak promise, in words; None: it is not one."""
+    beyond = [f"epsilon {show_pico(epsilon)} is above {show_pico(WEAK_EPSILON)}"] if epsilon > WEAK_EPSILON else []
+    beyond += [f"delta {show_atto(delta)} is above {show_atto(WEAK_DELTA)}"] if delta > WEAK_DELTA else []
+    return f"weak promise: {' and '.join(beyond)}" if beyond else None
 
 
 def cost_pico(value: Decimal) -> int:

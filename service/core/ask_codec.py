@@ -18,7 +18,7 @@ from service.core.plan import Accuracy, Loss
 from service.core.request import OWN_DIALECT, Ask, AskedBounds
 
 VERSION = 1
-ISO_DATE = re.compile(r"\d{4}-\d")
+ISO_DATE = re.compile(r"\d{4}-\d", re.ASCII)
 
 
 def request_to_text(ask: Ask, body: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ ServiceError
 ├── NotFound                404  not-found                any other absent thing, or not yours
 ├── SyntaxRefused           400  syntax-refused           could not parse; line and column
 ├── ConstructRefused        422  construct-refused        parsed, but not on the allow-list
+├── QuestionTooLarge        422  question-too-large       at worst it passes the deadline or the memory
 ├── BoundsMissing           422  bounds-missing           catalog or request cannot be priced
 ├── LossOutOfRange          422  loss-out-of-range        an amount of privacy that is no amount
 ├── CatalogRefused          422  catalog-refused          an admin's declaration that makes no sense
@@ -16,6 +17,7 @@ ServiceError
 ├── Conflict                409  conflict                 the thing is in use, or already there
 ├── BudgetExhausted         403  budget-exhausted         names the account, its remainder, this cost
 ├── DatasetPaused           403  dataset-paused           the failure allowance is used up
+├── LedgerRestored          403  ledger-restored          the ledger is older than its mark: before any charge
 ├── NotAcceptable           406  not-acceptable           no offered form fits the Accept header
 ├── BodyTooLarge            413  body-too-large           before parsing
 ├── TooBusy                 503  too-busy                 before reserve
@@ -94,6 +96,12 @@ class ConstructRefused(ServiceError):
     code, title, status = "construct-refused", "This SQL is not answered", 422
 
 
+class QuestionTooLarge(ServiceError):
+    """`extra` holds construct and remedy. Decided from public sizes, before any charge."""
+
+    code, title, status = "question-too-large", "This question could take too long", 422
+
+
 class BoundsMissing(ServiceError):
     code, title, status = "bounds-missing", "A bound is needed", 422
 
@@ -124,6 +132,10 @@ class BudgetExhausted(ServiceError):
 
 class DatasetPaused(ServiceError):
     code, title, status = "dataset-paused", "Queries are paused until an admin looks", 403
+
+
+class LedgerRestored(ServiceError):
+    code, title, status = "ledger-restored", "The ledger is older than it was", 403
 
 
 class NotAcceptable(ServiceError):

@@ -1,9 +1,9 @@
 """One question, understood: what the SQL front end hands to pricing, emission and release.
 
-A Query is one or more private cores (Plan) and the free outer SQL over what they release. A Plan
-is declarative: rows with a hidden unit, keys to group them by, integer measures to add up, and the
-aggregates to derive. Pricing turns the aggregates into Needs: what the engine must compute. sqlglot
-trees occur only in `Plan.rows` and `Outer`; they are built by the binder, never the analyst's own.
+A Query is one or more private cores (Plan) and the free outer SQL over what they release. A Plan is declarative: rows
+with a hidden unit, keys to group them by, integer measures to add up, and the aggregates to derive. Pricing turns the
+aggregates into Needs: what the engine must compute. sqlglot trees occur only in `Plan.rows` and `Outer`; they are built
+by the binder, never the analyst's own.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from typing import Literal
 from sqlglot import exp
 
 from service.core.aggregates import AggregateSpec
-from service.core.schema import Scalar, SqlType
+from service.core.reach import Reach
+from service.core.schema import Scalar, SqlType, Table
 
 ONE_BITS = 20
 ONE = 1 << ONE_BITS  # the weight of a row of a light unit
@@ -45,6 +46,7 @@ class Key:
     label: str
     domain: tuple[Scalar, ...] | None = None
     public: tuple[str, str] | None = None
+    max_bytes: int | None = None  # of a text, inferred; None: no text, or not known
 
     @property
     def declared(self) -> bool:
@@ -55,10 +57,9 @@ class Key:
 class Measure:
     """An integer per row: column `name` (m0, m1, …) of `Plan.rows`; NULL rows contribute nothing.
 
-    The column holds codes already clamped to [low, high]; the value is code * step. A measure that
-    is only counted has low = high = 1. NaN, FILTER and CASE have become NULL already. `disjoint` =
-    (family, member): measures of one family and different members are never non-NULL in the same row.
-    `auto`: bounds are to be found privately inside [low, high].
+    The column holds codes already clamped to [low, high]; the value is code * step. A measure that is only counted has
+    low = high = 1. NaN, FILTER and CASE have become NULL already. `disjoint` = (family, member): measures of one family
+    and different members are never non-NULL in the same row. `auto`: bounds are found privately inside [low, high].
     """
 
     name: str
@@ -80,6 +81,7 @@ class Attribute:
     type: SqlType
     label: str
     domain: tuple[Scalar, ...] | None = None
+    max_bytes: int | None = None  # of a text, inferred; None: no text, or not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,10 @@ class Bounds:
 class Plan:
     """One private core.
 
-    `rows` is a SELECT over prepared tables that yields exactly: UNIT_COLUMN, the keys k*, the
-    measures m*, the attributes d*. Invariant P2: every row belongs to exactly one unit, and a unit's
-    rows are a function of that unit's rows and of public tables alone. `digest` names the question
-    without bounds and price: two spellings of one question share it.
+    `rows` is a SELECT over prepared tables that yields exactly: UNIT_COLUMN, the keys k*, the measures m*, the
+    attributes d*. Invariant P2: every row belongs to exactly one unit, and a unit's rows are a function of that unit's
+    rows and of public tables alone. `digest` names the question without bounds and price: two spellings of one
+    question share it.
     """
 
     rows: exp.Select
@@ -130,6 +132,10 @@ class Plan:
     digest: str
     expected_rows: int | None = None
     expected_groups: int | None = None
+    tables: Mapping[str, Table] = field(default_factory=dict)  # the declarations of what `rows` reads, by name
+    reach: Reach | None = None  # rows of one unit by public sizes; None: not known
+    whole_table: bool = False  # its rows are all rows of one table, each once
+    clamped_totals: bool = False  # it reads counts or sums per unit, which are clamped inside
 
     @property
     def keys_declared(self) -> bool:
@@ -205,9 +211,8 @@ class Loss:
 class RowsWeight:
     """w = (ONE·rows_per_unit) // max(c, rows_per_unit), c the unit's rows in Plan.rows.
 
-    Where keys were selected they are public by then, and c counts the rows inside them only: nobody's
-    allowance is wasted on groups that were dropped. Σw over what is summed stays within
-    ONE·rows_per_unit either way.
+    Where keys were selected they are public by then, and c counts the rows inside them only: nobody's allowance is
+    wasted on groups that were dropped. Σw over what is summed stays within ONE·rows_per_unit either way.
     """
 
     rows_per_unit: int

@@ -18,6 +18,9 @@ it never raises. code = floor(value / step + 1/2), clamped to [low_code, high_co
 half up is the same for all types and signs.
 Invariant N5: a unit's ranks in a table are 0, 1, 2, … in an order that is drawn anew for every version and has the
 same law whoever else is in the table: a uniform permutation of that unit's rows.
+Invariant N6: a prepared text is a function of the one value and has at most its column's max_bytes bytes: the longest
+beginning of the value that fits and ends between two characters. A key is never cut: it is the whole value, or NULL
+where that does not fit, so two people's keys never become one (docs/decisions/0042). Computing it never raises.
 """
 
 from service.core.schema import BIGINT, Column, SqlType, Table
@@ -73,3 +76,8 @@ def index_columns(table: Table) -> dict[str, SqlType]:
 
 
 UNIT_COLUMNS = {UNIT_COLUMN: BIGINT, UNIT_KEY: UINT64}  # of UNITS_TABLE
+
+
+def is_key(table: Table, column: Column) -> bool:
+    """Whether rows are told apart, or found, by this column: the unit, a foreign key to it, or a unique column."""
+    return column.unique or (table.unit is not None and table.unit.column == column.name)

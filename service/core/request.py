@@ -9,6 +9,9 @@ from service.core.plan import Loss
 
 Role = Literal["admin", "analyst", "viewer"]
 
+# Who asks for profiles: nobody's key, with an allowance of failures of its own.
+IMPORT: Final = "import"
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -18,6 +21,11 @@ class Principal:
     name: str
     role: Role
     datasets: frozenset[str]  # what the key may read; admins read all
+    owner: str = ""  # the person behind the key, whose keys share an allowance of failures; empty: the key alone
+
+    @property
+    def person(self) -> str:
+        return self.owner or self.prefix
 
 
 @dataclass(frozen=True, slots=True)

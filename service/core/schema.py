@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
+from service.core.sizes import Size
+
 # A literal value that may be a group key or a member of a declared domain.
 Scalar = str | int | bool | float | date | datetime | None
 
 NAME_PATTERN = r"[a-z][a-z0-9_]{0,62}"
+TEXT_BYTES = 256  # that a text of a private table keeps where its declaration does not say
+TEXT_BYTES_MAX = 65_536  # the most that a declaration may say
 RESERVED_TABLES = r"core_[0-9]+"  # what released tables are called in the outer SQL: one would hide the other
 
 
@@ -34,6 +38,11 @@ class SqlType:
 BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE, TIMESTAMP = (
     SqlType(name) for name in ("BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP")
 )
+
+
+def byte_count(text: str) -> int:
+    """How long a text is to a database: its bytes as UTF-8, not its characters."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def iso_of(value: Fraction, kind: SqlType) -> str | None:
@@ -65,6 +74,7 @@ class Column:
     domain: tuple[Scalar, ...] | None = None
     unique: bool = False
     source_name: str | None = None  # the column's name in the file, where it differs
+    max_bytes: int | None = None  # of a text: longer ones are cut when the copy is prepared; None: they are not
 
     @property
     def low_code(self) -> int:
@@ -110,14 +120,18 @@ class Table:
         return self.unit is not None
 
 
+# What a request gets that says nothing, of a dataset that declares nothing and whose size nobody knows.
+ROWS_PER_UNIT, GROUPS_PER_UNIT = 20, 5
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a request gets when it does not say."""
+    """What a request gets when it does not say. Bounds that are None are fitted to the profile (core/fitted.py)."""
 
     epsilon: int | None = None  # pico
     delta: int | None = None  # atto, for selecting undeclared keys
-    rows_per_unit: int = 20
-    groups_per_unit: int = 5
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
     min_units: int = 1
     expected_groups: int | None = None
 
@@ -132,3 +146,5 @@ class Schema:
     data_version: int = 0
     defaults: Defaults = field(default_factory=Defaults)
     epsilon_per_query_max: int | None = None  # pico
+    sizes: Mapping[str, Size] = field(default_factory=dict)  # by table; one that is missing is not known
+    versions: Mapping[str, int] = field(default_factory=dict)  # by table: the data version in which it was built

@@ -2,7 +2,8 @@
 
 Two places keep tables, each in the spelling that it has always written: an import's manifest as an object with named
 fields (`table_to_json`), the catalog as one line of text (`table_to_text`). They differ in the order of fields and in
-how types and units are spelled; one reader understands both.
+how types and units are spelled; one reader understands both. `max_bytes` is written where there is one: a table that
+was prepared before texts were cut has none, and its texts may have any length.
 """
 
 import json
@@ -92,6 +93,7 @@ def _type(stored: str | list[Any]) -> SqlType:
 
 
 def _column_to_json(column: Column, kind: str | list[str | int | None]) -> dict[str, Any]:
+    limit = {} if column.max_bytes is None else {"max_bytes": column.max_bytes}
     return {
         "name": column.name,
         "type": kind,
@@ -101,6 +103,7 @@ def _column_to_json(column: Column, kind: str | list[str | int | None]) -> dict[
         "domain": None if column.domain is None else [_scalar_to_json(value) for value in column.domain],
         "unique": column.unique,
         "source_name": column.source_name,
+        **limit,
     }
 
 
@@ -115,6 +118,7 @@ def _column_from_json(stored: Mapping[str, Any]) -> Column:
         domain=None if stored["domain"] is None else tuple(_scalar_from_json(value) for value in stored["domain"]),
         unique=stored["unique"],
         source_name=stored["source_name"],
+        max_bytes=stored.get("max_bytes"),
     )
 
 

@@ -5,13 +5,13 @@ It knows nothing of prices, ledgers or analysts; callers know nothing of files, 
 tests/unit/engine/contract.py is what an engine must pass.
 
 Engine and Slot compute over private rows. Scratch runs the free outer SQL over released tables, and never sees any.
-Importer makes the prepared copy. service/app.py chooses which engine is behind all three; nobody else knows.
+service/engine/import_base.py is the same for what makes the prepared copy. service/app.py chooses which engine is
+behind all of them; nobody else knows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,9 +20,8 @@ from sqlglot import exp
 
 from service.core.boundary import Array, ExactTable, KeyTable
 from service.core.plan import Need, Plan
-from service.core.schema import SqlType, Table
-from service.engine.reports import Inspection, PreparedTable, Progress
-from service.engine.sources import Source
+from service.core.schema import SqlType
+from service.core.sizes import Size
 
 
 class EngineFailed(Exception):
@@ -44,6 +43,17 @@ class Work:
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """What work takes over the worst data of the public sizes, on this machine: seconds before any safety factor, and
+    memory of one engine process. `largest` says what makes it so large, `remedy` what to write instead."""
+
+    seconds: float
+    memory_bytes: int
+    largest: str
+    remedy: str
+
+
 Computed = list[tuple[tuple[Need, ...], ExactTable]]
 
 
@@ -56,6 +66,9 @@ class Slot(Protocol):
 
     @property
     def data_version(self) -> int: ...
+
+    def version(self, table: str) -> int | None:
+        """The data version in which this table was built; None for one that is not there."""
 
     def work(self, plan: Plan, needs: tuple[Need, ...], salt: int) -> Work:
         """What computes `needs` of the plan. `salt` is fresh and secret: it keys every choice of what a unit keeps.
@@ -74,6 +87,19 @@ class Slot(Protocol):
     def public_values(self, table: str, column: str, limit: int) -> Array:
         """Distinct values of a public table's column, sorted, NULL and NaN left out, at most `limit`."""
 
+    def handed_over(self) -> tuple["HandedSlot", tuple[int, ...]]:
+        """What another process needs to compute on this slot in our place: a value that can be pickled, and open files
+        that go along. Until that one is done, nothing is computed here."""
+
+    def spoil(self) -> None:
+        """Whatever computes on this slot ends now; the slot is of no more use."""
+
+
+class HandedSlot(Protocol):
+    """A slot on its way to another process."""
+
+    def taken(self, files: tuple[int, ...]) -> Slot: ...
+
 
 class Engine(Protocol):
     """Slots are taken, and work is made on them, before any charge: until then TooBusy and bugs are free."""
@@ -81,6 +107,18 @@ class Engine(Protocol):
     def slot(self, dataset: str, wait_s: float, caller: str = "") -> AbstractContextManager[Slot]:
         """Wait at most `wait_s` for a turn; raises TooBusy. Turns go to the `caller` (an analyst) that
         has the fewest running, so nobody can take the engine for himself."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What one slot's work may use."""
+
+    def predict(
+        self, plan: Plan, needs: tuple[Need, ...], sizes: Mapping[str, Size], groups: int | None
+    ) -> WorstCase | None:
+        """What computing these needs takes at worst, from public facts alone; None where a size is not known.
+
+        `groups` is the number of public keys that the needs are answered for, None where they look for keys or bounds.
+        """
 
     def close(self) -> None: ...
 
@@ -147,11 +185,21 @@ class Scratch(Protocol):
         public: tuple[str, ...],
         dataset: str,
         deadline_s: float,
+        *,
+        caller: str = "",
     ) -> ScratchResult:
-        """The SELECT over `tables` and the `public` tables of the dataset that it names. Raises ScratchRefused."""
+        """The SELECT over `tables` and the `public` tables of the dataset that it names. Raises ScratchRefused.
+
+        Callers (analysts) take turns, as for slots; each run has a deadline of the engine's own besides `deadline_s`.
+        """
 
     def rehearse(
-        self, select: exp.Expression, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float
+        self,
+        select: exp.Expression,
+        tables: Mapping[str, Mapping[str, SqlType]],
+        deadline_s: float,
+        *,
+        caller: str = "",
     ) -> tuple[str, ...]:
         """The types that the SELECT would yield, before there is anything to run it on.
 
@@ -160,36 +208,6 @@ class Scratch(Protocol):
         """
 
     def ping(self, deadline_s: float) -> None:
-        """Raises ScratchRefused when nothing is answered in time."""
+        """Raises ScratchRefused when nothing is answered in time; waits for no caller's turn."""
 
     def close(self) -> None: ...
-
-
-# --- Imports ---------------------------------------------------------------------------------------
-
-Told = Callable[[Progress], None]
-
-
-class Importer(Protocol):
-    """From an admin's files to the prepared copy (service/core/prepared.py), one version of a dataset after the other.
-
-    What it hands back is made of exact values: for admins only.
-    """
-
-    def files(self, source: Source) -> tuple[Path, ...]:
-        """The real paths behind a source; SourceRefused when there are none that may be read."""
-
-    def inspect(self, source: Source) -> Inspection:
-        """What a file seems to hold, for the admin who is about to declare it."""
-
-    def column_types(self, source: Source) -> dict[str, str | None]:
-        """By the file's own column names, the type that each takes when nobody declares one; None: none of ours."""
-
-    def prepare(self, dataset: str, table: Table, source: Source, progress: Told | None = None) -> PreparedTable:
-        """Build the table and whatever hangs on it, then swap. Any failure leaves the old version serving."""
-
-    def remove(self, dataset: str, table: str) -> int:
-        """A version without the table; its number. The budget is not touched: it belongs to the people."""
-
-    def clean(self) -> None:
-        """At start: leftovers of imports that were cut short, and files that no version names any more."""

@@ -1,7 +1,10 @@
 """What an admin hears of an import or an inspection. All of it is made of exact values: for admins only."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from service.core.sizes import PublicSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +20,18 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTable:
-    """A table that was imported. `rows` is an exact count: for admins only, like `warnings`."""
+    """A table that was imported. `rows` is an exact count: for admins only, like `warnings`. `followers` are the rows
+    of the tables that reach their unit through it and were built anew with it. `size` is that of a public table,
+    exactly, and public; None for a private one."""
 
     dataset: str
     table: str
     data_version: int
     rows: int
     warnings: tuple[str, ...] = ()
+    followers: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)  # of the tables built: those that hang on it too
+    size: PublicSize | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,13 @@ def find_files(source: Source, roots: Sequence[Path]) -> tuple[Path, ...]:
     )
 
 
+def plain_places(source: Source, roots: Sequence[Path]) -> tuple[Path, ...]:
+    """The real paths that a plain path (no pattern) means, root by root, whether or not anything is there."""
+    if _is_pattern(source.path) or ".." in source.path.split("/") or source.path.startswith("/"):
+        return ()
+    return tuple(Path(os.path.realpath(Path(root) / source.path)) for root in roots)
+
+
 def _inside(source: Source, root: Path) -> tuple[Path, ...]:
     real_root = Path(os.path.realpath(root))
     if not real_root.is_dir():

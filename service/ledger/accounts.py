@@ -14,14 +14,11 @@ import sqlalchemy as sa
 
 from service.core.amounts import CLOSED, Cost, Terms
 from service.core.errors import DatasetUnknown
+from service.ledger.allowances import read_allowance
 from service.ledger.journal import canonical_json
 from service.ledger.tables import NO_ORDER, ORDERS, UNLIMITED, account, promise
 from service.ledger.windows import WindowKind, window_id
 from service.store.clock import utc_now
-
-# How many queries may fail after their charge before an admin has to look.
-DATASET_FAILURES_ALLOWED = 10
-ANALYST_FAILURES_ALLOWED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,8 @@ class Balance:
     delta_spent: int
     failures: int
     failures_allowed: int
+    late: int
+    safety: int  # times the predicted time: what the promised one is at least
     paused: bool
     window: WindowKind | None
     window_started: str | None
@@ -64,9 +63,6 @@ class Quota:
     prefix: str
     spent: int
     limit: int | None
-    failures: int
-    failures_allowed: int
-    paused: bool
 
 
 def dataset_account(dataset: str) -> str:
@@ -106,6 +102,7 @@ def terms_from_text(text: str) -> Terms:
 
 def read_balance(tx: sa.Connection, dataset: str) -> Balance:
     row, at = _read(tx, dataset)
+    events = read_allowance(tx, dataset)
     terms = terms_from_text(row.terms)
     size = len(terms.orders) + 1
     kind = cast(WindowKind | None, row.window_kind)
@@ -119,9 +116,11 @@ def read_balance(tx: sa.Connection, dataset: str) -> Balance:
         spent=tuple(0 if fresh else getattr(row, f"spent_{i}") for i in range(size)),
         delta_limit=row.delta_limit,
         delta_spent=0 if fresh else row.delta_spent,
-        failures=row.failures,
-        failures_allowed=row.failures_allowed,
-        paused=bool(row.paused) or row.failures >= row.failures_allowed,
+        failures=events.failures,
+        failures_allowed=events.failures_allowed,
+        late=events.late,
+        safety=events.safety,
+        paused=events.paused,
         window=kind,
         window_started=row.window_id if kind is None or not fresh else window_id(kind, at),
     )
@@ -132,16 +131,13 @@ def read_quota(tx: sa.Connection, dataset: str, prefix: str) -> Quota:
     parent, at = _read(tx, dataset)
     row = tx.execute(sa.select(account).where(account.c.id == quota_account(dataset, prefix))).one_or_none()
     if row is None:
-        return Quota(dataset, prefix, 0, None, 0, ANALYST_FAILURES_ALLOWED, paused=False)
+        return Quota(dataset, prefix, 0, None)
     fresh = _window_is_over(parent.window_kind, parent.window_id, at)
     return Quota(
         dataset=dataset,
         prefix=prefix,
         spent=0 if fresh else row.spent_0,
         limit=None if row.limit_0 == UNLIMITED else row.limit_0,
-        failures=row.failures,
-        failures_allowed=row.failures_allowed,
-        paused=bool(row.paused) or row.failures >= row.failures_allowed,
     )
 
 
@@ -168,13 +164,13 @@ def new_account(account_id: str, dataset: str, **values: int) -> dict[str, objec
     """A row with every number in place: nothing spent, no order but those in `values`."""
     row: dict[str, object] = {"id": account_id, "dataset": dataset, "window_kind": None, "window_id": None}
     row |= {f"spent_{i}": 0 for i in range(ORDERS)} | {f"limit_{i}": NO_ORDER for i in range(ORDERS)}
-    row |= dict.fromkeys(("delta_spent", "delta_limit", "failures", "paused"), 0)
+    row |= dict.fromkeys(("delta_spent", "delta_limit"), 0)
     return row | values
 
 
 def new_quota(dataset: str, prefix: str, limit: int) -> dict[str, object]:
     name = quota_account(dataset, prefix)
-    return new_account(name, dataset, orders=1, limit_0=limit, failures_allowed=ANALYST_FAILURES_ALLOWED)
+    return new_account(name, dataset, orders=1, limit_0=limit)
 
 
 def limit_values(limits: tuple[int, ...]) -> dict[str, int]:

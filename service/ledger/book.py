@@ -6,13 +6,17 @@ commit; without it they commit on their own.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from service.core.amounts import Terms
-from service.core.errors import AnswerFailed
-from service.ledger import grants, history, holds
+from service.core.errors import AnswerFailed, Conflict
+from service.ledger import claims, grants, history, holds, restore
 from service.ledger.accounts import Balance, Quota, read_balance, read_quota
+from service.ledger.allowances import Allowance, NoRoomYet, read_allowance, read_events, seems_to_have_room
+from service.ledger.claims import ClaimedFile, Wanted
 from service.ledger.grants import By, Grant
+from service.ledger.high_water import HighWater, Restored
 from service.ledger.history import PastCharge
 from service.ledger.holds import Attempt, AttemptExists, Hold, Outcome
 from service.ledger.journal import Entry, entries
@@ -22,7 +26,18 @@ from service.store.database import Store
 from service.store.presence import Presence, announce
 from service.store.transaction import Transaction
 
-__all__ = ["Attempt", "AttemptExists", "Balance", "By", "Grant", "Hold", "Ledger", "Quota"]
+__all__ = [
+    "Allowance",
+    "Attempt",
+    "AttemptExists",
+    "Balance",
+    "By",
+    "Grant",
+    "Hold",
+    "Ledger",
+    "NoRoomYet",
+    "Quota",
+]
 
 T = TypeVar("T")
 
@@ -30,8 +45,10 @@ T = TypeVar("T")
 class Ledger:
     """Budgets, charges and the journal, in one store that several processes may share."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, mark: Path | None = None) -> None:
+        """`mark` is where the high-water mark is kept; None: nowhere, and no restore is noticed."""
         self._store = store
+        self._mark = None if mark is None else HighWater(mark, store)
         self._presence: Presence | None = None
         self._starting = threading.Lock()
 
@@ -39,9 +56,22 @@ class Ledger:
 
     def reserve(self, asked: Hold) -> int:
         """Charge, durably; the entry's number. Raises BudgetExhausted, DatasetPaused,
-        IdempotencyKeyReused or AttemptExists, none of which cost anything."""
-        owner = self._alive().owner
-        return self._store.write(lambda tx: holds.reserve(tx, asked, owner))
+        LedgerRestored, IdempotencyKeyReused, AttemptExists or, when so many queries run as may still fail, NoRoomYet:
+        none of them costs anything, and after the last one it is worth to wait and try again."""
+        process = self._alive().owner
+        if self._mark is not None:
+            self._mark.refuse_if_restored()
+        number = self._store.write(lambda tx: holds.reserve(tx, asked, process))
+        if self._mark is not None:
+            self._mark.moved()
+        return number
+
+    def late(self, query_id: str) -> int:
+        """Count, durably, that a query was not done when it was promised; the dataset's new safety factor.
+
+        Once per query, before it is settled. Raises AnswerFailed like settle.
+        """
+        return self._store.write(lambda tx: holds.late(tx, query_id))
 
     def settle(
         self,
@@ -57,6 +87,8 @@ class Ledger:
         dead. Then `write` did not run and nothing may be sent.
         """
         self._store.write(lambda tx: holds.settle(tx, query_id, outcome, write, why))
+        if self._mark is not None:
+            self._mark.moved()
 
     def lookup(self, principal: str, key: str) -> Attempt | None:
         """What became of the request that this principal sent under this Idempotency-Key."""
@@ -76,8 +108,8 @@ class Ledger:
         presence = self._alive()
         with self._store.read() as tx:
             found = holds.unfinished(tx)
-        left = [query for owner, held in found.items() if presence.is_gone(owner) for query in held]
-        return [query for query in left if self._bury(query)]
+        left = [query for process, held in found.items() if presence.is_gone(process) for query in held]
+        return [query for query in sorted(left) if self._bury(query)]
 
     # What anyone may know.
 
@@ -91,6 +123,21 @@ class Ledger:
     def quota(self, dataset: str, prefix: str) -> Quota:
         with self._store.read() as tx:
             return read_quota(tx, dataset, prefix)
+
+    def allowance(self, dataset: str, owner: str | None = None) -> Allowance:
+        """Events of the dataset, or of one person there."""
+        with self._store.read() as tx:
+            return read_allowance(tx, dataset, owner)
+
+    def seems_to_have_room(self, dataset: str, owner: str) -> bool:
+        """A look before a reserve, so that whoever has to wait can do so without an engine slot."""
+        with self._store.read() as tx:
+            return seems_to_have_room(tx, dataset, owner)
+
+    def events(self, dataset: str) -> list[Allowance]:
+        """The dataset's events, then those of every person who asked it: for admins."""
+        with self._store.read() as tx:
+            return read_events(tx, dataset)
 
     def history(self, principal: str, *, dataset: str | None = None) -> list[PastCharge]:
         """An analyst's own charges, newest first, the last 100."""
@@ -119,14 +166,32 @@ class Ledger:
     def set_window(self, dataset: str, kind: WindowKind | None, by: By, tx: Transaction | None = None) -> None:
         self._do(tx, lambda tx: grants.set_window(tx, dataset, kind, by))
 
-    def pause(self, dataset: str, by: By, *, prefix: str | None = None, tx: Transaction | None = None) -> None:
-        self._do(tx, lambda tx: grants.pause(tx, dataset, prefix, by))
+    def pause(self, dataset: str, by: By, *, owner: str | None = None, tx: Transaction | None = None) -> None:
+        self._do(tx, lambda tx: grants.pause(tx, dataset, owner, by))
 
-    def resume(self, dataset: str, by: By, *, prefix: str | None = None, tx: Transaction | None = None) -> None:
-        self._do(tx, lambda tx: grants.resume(tx, dataset, prefix, by))
+    def resume(self, dataset: str, by: By, *, owner: str | None = None, tx: Transaction | None = None) -> None:
+        self._do(tx, lambda tx: grants.resume(tx, dataset, owner, by))
 
-    def claim_source(self, dataset: str, fingerprint: str, by: By, tx: Transaction | None = None) -> None:
-        self._do(tx, lambda tx: grants.claim_source(tx, dataset, fingerprint, by))
+    def reset_safety(self, dataset: str, by: By, tx: Transaction | None = None) -> None:
+        """Back to the first safety factor, when what predictions are made from is new."""
+        self._do(tx, lambda tx: grants.reset_safety(tx, dataset, by))
+
+    def claim_files(self, wanted: Wanted, by: By, tx: Transaction | None = None) -> None:
+        self._do(tx, lambda tx: claims.claim_files(tx, wanted, by))
+
+    def carry_over(self, wanted: Wanted, by: By) -> list[str]:
+        """Claim files that were claimed before, in another form; paths that another dataset has already."""
+        return self._store.write(lambda tx: claims.carry_over(tx, wanted, by))
+
+    def claimed_files(self) -> list[ClaimedFile]:
+        """Every private file and the budget that it belongs to."""
+        with self._store.read() as tx:
+            return claims.claimed_files(tx)
+
+    def list_claims(self) -> dict[str, str]:
+        """Claims of the first version, which are of lists of files: fingerprint to dataset."""
+        with self._store.read() as tx:
+            return claims.list_claims(tx)
 
     def note(
         self,
@@ -140,9 +205,45 @@ class Ledger:
         """An admin's act that moves no budget, in the same chain. `what` is JSON without secrets."""
         return self._do(tx, lambda tx: grants.note(tx, act, what, by, dataset))
 
+    def declared_tables(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Every declaration of a table that was ever accepted, oldest first: dataset, subject, declaration."""
+        with self._store.read() as tx:
+            return list(claims.declared_tables(tx))
+
+    def was_noted(self, act: str) -> bool:
+        """Whether the journal has an act of this name."""
+        with self._store.read() as tx:
+            return claims.was_noted(tx, act)
+
+    def owner(self) -> str:
+        """The name under which this process holds its lock: what it began, it can be seen to have left."""
+        return self._alive().owner
+
+    def is_gone(self, owner: str) -> bool:
+        return self._alive().is_gone(owner)
+
     def entries(self, *, dataset: str | None = None, after: int = 0, limit: int = 100) -> list[Entry]:
         with self._store.read() as tx:
             return list(entries(tx, after=after, dataset=dataset, limit=limit))
+
+    def restored(self) -> Restored | None:
+        """Whether this ledger is another one than the data folder's mark was made from."""
+        return None if self._mark is None else self._mark.look()
+
+    def mark(self) -> None:
+        """Move the high-water mark to the newest entry now."""
+        if self._mark is not None:
+            self._mark.write()
+
+    def accept_restore(self, by: By) -> list[str]:
+        """Charge what a restored ledger may have forgotten, and go on with it; the datasets that were charged."""
+        mark = self._mark
+        if mark is None or mark.look() is None:
+            raise Conflict("the ledger was not restored: it has all that was marked")
+        marks = mark.marks()
+        charged = self._store.write(lambda tx: restore.accept(tx, marks, by))
+        mark.accepted()
+        return charged
 
     def verify(self, known_heads: tuple[str, ...] = ()) -> Verdict:
         """Re-derive chain and balances. `known_heads`: hashes kept elsewhere, which must still occur."""
@@ -156,6 +257,8 @@ class Ledger:
 
     def close(self) -> None:
         """Say that this process is gone. The store is closed by whoever opened it."""
+        if self._mark is not None:
+            self._mark.close()
         if self._presence is not None:
             self._presence.close()
 

@@ -9,8 +9,6 @@ import sqlalchemy as sa
 from service.core.amounts import CLOSED, Terms, show_atto, show_pico
 from service.core.errors import Conflict, DatasetUnknown, LossOutOfRange
 from service.ledger.accounts import (
-    ANALYST_FAILURES_ALLOWED,
-    DATASET_FAILURES_ALLOWED,
     Balance,
     dataset_account,
     limit_values,
@@ -21,8 +19,17 @@ from service.ledger.accounts import (
     read_quota,
     terms_to_text,
 )
+from service.ledger.allowances import (
+    DATASET_FAILURES_ALLOWED,
+    FIRST_SAFETY,
+    PERSON_FAILURES_ALLOWED,
+    dataset_allowance,
+    ensure_person,
+    new_allowance,
+    person_allowance,
+)
 from service.ledger.journal import Journal
-from service.ledger.tables import ORDERS, UNLIMITED, account, promise, source
+from service.ledger.tables import ORDERS, UNLIMITED, account, allowance, promise
 from service.ledger.windows import WindowKind, roll_window, window_id
 from service.store.transaction import Transaction
 
@@ -65,8 +72,8 @@ def open_account(tx: Transaction, dataset: str, terms: Terms, granted: Grant, by
     _check_grant(terms, granted)
     name, size = dataset_account(dataset), len(terms.orders) + 1
     limits = limit_values(granted.limits) | {"delta_limit": granted.delta_limit}
-    row = new_account(name, dataset, orders=size, failures_allowed=DATASET_FAILURES_ALLOWED, **limits)
-    tx.execute(account.insert().values(row))
+    tx.execute(account.insert().values(new_account(name, dataset, orders=size, **limits)))
+    tx.execute(allowance.insert().values(new_allowance(dataset, None)))
     tx.execute(promise.insert().values(account_id=name, **_promised(terms, granted)))
     journal.append("open", _body(granted, by) | {"terms": terms_to_text(terms)}, who=by.who, dataset=dataset)
 
@@ -139,47 +146,45 @@ def set_window(tx: Transaction, dataset: str, kind: WindowKind | None, by: By) -
     journal.append("window", {"kind": kind, "from": opens, "why": by.why}, who=by.who, dataset=dataset)
 
 
-def pause(tx: Transaction, dataset: str, prefix: str | None, by: By) -> None:
-    """No more queries to the dataset (or by one analyst) until an admin resumes them."""
+def pause(tx: Transaction, dataset: str, owner: str | None, by: By) -> None:
+    """No more queries to the dataset (or by one person, whatever their keys) until an admin resumes them."""
     journal = Journal.lock(tx)
-    _update(tx, _dataset_or_quota(tx, journal, dataset, prefix), {"paused": 1})
-    journal.append("pause", {"prefix": prefix, "why": by.why}, who=by.who, dataset=dataset)
+    name = _allowance_of(tx, journal, dataset, owner)
+    tx.execute(allowance.update().where(allowance.c.id == name).values(paused=1))
+    journal.append("pause", {"prefix": None, "owner": owner, "why": by.why}, who=by.who, dataset=dataset)
 
 
-def resume(tx: Transaction, dataset: str, prefix: str | None, by: By) -> None:
+def resume(tx: Transaction, dataset: str, owner: str | None, by: By) -> None:
     """An admin has looked: queries go on, with a fresh allowance of failures."""
     journal = Journal.lock(tx)
-    name = _dataset_or_quota(tx, journal, dataset, prefix)
-    more = DATASET_FAILURES_ALLOWED if prefix is None else ANALYST_FAILURES_ALLOWED
-    allow = sa.update(account).where(account.c.id == name).values(paused=0, failures_allowed=account.c.failures + more)
-    allowed = tx.execute(allow.returning(account.c.failures_allowed)).scalar_one()
-    body = {"prefix": prefix, "failures_allowed": str(allowed), "why": by.why}
+    name = _allowance_of(tx, journal, dataset, owner)
+    more = DATASET_FAILURES_ALLOWED if owner is None else PERSON_FAILURES_ALLOWED
+    fresh = {"paused": 0, "failures_allowed": allowance.c.failures + more}
+    allow = allowance.update().where(allowance.c.id == name).values(fresh).returning(allowance.c.failures_allowed)
+    allowed = tx.execute(allow).scalar_one()
+    body = {"prefix": None, "owner": owner, "failures_allowed": str(allowed), "why": by.why}
     journal.append("resume", body, who=by.who, dataset=dataset)
 
 
-def claim_source(tx: Transaction, dataset: str, fingerprint: str, by: By) -> None:
-    """Bind a source to the dataset's budget, for ever.
-
-    Two datasets over the same rows would be two budgets for the same people.
-    """
+def reset_safety(tx: Transaction, dataset: str, by: By) -> None:
+    """Promises of time start again at the first safety factor: the sizes that they come from are new."""
     journal = Journal.lock(tx)
-    owner = tx.execute(sa.select(source.c.dataset).where(source.c.fingerprint == fingerprint)).scalar()
-    if owner == dataset:
-        return
-    if owner is not None:
-        raise Conflict(
-            f"this source belongs to the budget of {owner!r}: a second dataset over the same rows would be a second"
-            f" budget for the same people. Add the table to {owner!r} instead",
-            {"dataset": owner},
-        )
-    tx.execute(source.insert().values(fingerprint=fingerprint, dataset=dataset))
-    journal.append("source", {"fingerprint": fingerprint, "why": by.why}, who=by.who, dataset=dataset)
+    _current(tx, journal, dataset)
+    back = allowance.update().where(allowance.c.id == dataset_allowance(dataset)).values(safety=FIRST_SAFETY)
+    tx.execute(back)
+    journal.append("safety", {"safety": str(FIRST_SAFETY), "why": by.why}, who=by.who, dataset=dataset)
 
 
 def note(tx: Transaction, act: str, what: Mapping[str, Any], by: By, dataset: str | None) -> int:
     """An act that moves no budget (a key made, a table registered), in the same chain."""
     body = {"act": act, "what": dict(what), "why": by.why}
     return Journal.lock(tx).append("note", body, who=by.who, dataset=dataset)
+
+
+def current_balance(tx: Transaction, journal: Journal, dataset: str) -> Balance:
+    """The dataset's balance in the window that runs now, as it is stored from now on."""
+    _current(tx, journal, dataset)
+    return read_balance(tx, dataset)
 
 
 def _current(tx: Transaction, journal: Journal, dataset: str) -> Balance:
@@ -221,12 +226,12 @@ def _check_not_below(balance: Balance, granted: Grant) -> None:
         )
 
 
-def _dataset_or_quota(tx: Transaction, journal: Journal, dataset: str, prefix: str | None) -> str:
+def _allowance_of(tx: Transaction, journal: Journal, dataset: str, owner: str | None) -> str:
     _current(tx, journal, dataset)
-    if prefix is None:
-        return dataset_account(dataset)
-    _ensure_quota(tx, dataset, prefix)
-    return quota_account(dataset, prefix)
+    if owner is None:
+        return dataset_allowance(dataset)
+    ensure_person(tx, dataset, owner)
+    return person_allowance(dataset, owner)
 
 
 def _ensure_quota(tx: Transaction, dataset: str, prefix: str) -> None:

@@ -11,11 +11,20 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from service.core.amounts import CLOSED, Cost, show_atto, show_pico
-from service.core.errors import AnswerFailed, BudgetExhausted, DatasetPaused, DatasetUnknown, IdempotencyKeyReused
-from service.ledger.accounts import dataset_account, new_quota, quota_account, read_balance, read_quota
+from service.core.amounts import CLOSED, Cost
+from service.core.errors import AnswerFailed, DatasetUnknown, IdempotencyKeyReused
+from service.ledger.accounts import dataset_account, new_quota, quota_account
+from service.ledger.allowances import (
+    count_late,
+    dataset_allowance,
+    give_places,
+    person_allowance,
+    refusal,
+    take_places,
+)
 from service.ledger.journal import Journal, canonical_json
-from service.ledger.reserve_function import DATASET_REFUSES, KEY_TAKEN, QUOTA_REFUSES, RESERVE_AT_ONCE
+from service.ledger.refusals import dataset_refuses, quota_refuses
+from service.ledger.reserve_function import DATASET_REFUSES, KEY_TAKEN, NO_ROOM, QUOTA_REFUSES, RESERVE_AT_ONCE
 from service.ledger.tables import ORDERS, UNLIMITED, account, head, hold
 from service.ledger.windows import roll_window
 from service.store.clock import utc_now
@@ -23,7 +32,6 @@ from service.store.rendered import RenderedStatement
 from service.store.transaction import Transaction
 
 Outcome = Literal["answered", "failed"]
-ASK_TO_RESUME = "ask an admin, who can look into it and resume: halftone budget resume DATASET --reason …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,11 @@ class Hold:
     share: int
     key: str | None = None  # the Idempotency-Key
     receipt: Mapping[str, Any] | None = None
+    owner: str | None = None  # the person whose key it is; None: nobody but the key itself
+
+    @property
+    def person(self) -> str:
+        return self.principal if self.owner is None else self.owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +95,6 @@ CHARGE = RenderedStatement(
     account.update()
     .where(
         account.c.id == sa.bindparam("account_id", type_=sa.Text),
-        account.c.paused == sa.text("0"),
-        account.c.failures < account.c.failures_allowed,
         account.c.delta_spent <= account.c.delta_limit - _DELTA,
         sa.or_(*(account.c[f"spent_{i}"] <= account.c[f"limit_{i}"] - _BOUND[i] for i in range(ORDERS))),
     )
@@ -100,46 +111,52 @@ CHARGE = RenderedStatement(
 
 INSERT_HOLD = RenderedStatement(
     sa.text(
-        "INSERT INTO hold (query_id, dataset, principal, key, request_hash, owner, state) VALUES"
-        " (:query_id, :dataset, :principal, :key, :request_hash, :owner, 'held') ON CONFLICT DO NOTHING"
+        "INSERT INTO hold (query_id, dataset, principal, key, request_hash, owner, process, late, state) VALUES"
+        " (:query_id, :dataset, :principal, :key, :request_hash, :owner, :process, 0, 'held') ON CONFLICT DO NOTHING"
     )
 )
 
 FINISH_HOLD = RenderedStatement(
-    sa.text("UPDATE hold SET state = :state WHERE query_id = :query_id AND state = 'held' RETURNING dataset, principal")
+    sa.text(
+        "UPDATE hold SET state = :state WHERE query_id = :query_id AND state = 'held'"
+        " RETURNING dataset, principal, owner"
+    )
 )
 
 
-def reserve(tx: Transaction, asked: Hold, owner: str) -> int:
-    """Charge the dataset and the analyst's quota, or neither. The number of the entry.
-
-    Everything that can refuse does so before the commit, so a refusal costs nothing.
+def reserve(tx: Transaction, asked: Hold, process: str) -> int:
+    """Charge the dataset and the analyst's quota and take a place in both allowances, or nothing of it. The number
+    of the entry. Everything that can refuse does so before the commit, so a refusal costs nothing.
     """
     _check(asked)
     if tx.dialect.name == "postgresql":
-        number = _reserve_at_once(tx, asked, owner)
+        number = _reserve_at_once(tx, asked, process)
         if number > 0:
             return number
     journal = _open(tx, asked)
-    named = {"query_id": asked.query_id, "dataset": asked.dataset, "principal": asked.principal}
-    taken = INSERT_HOLD(tx, **named, key=asked.key, request_hash=asked.request_hash, owner=owner)
+    named = {"query_id": asked.query_id, "dataset": asked.dataset, "principal": asked.principal, "owner": asked.person}
+    taken = INSERT_HOLD(tx, **named, key=asked.key, request_hash=asked.request_hash, process=process)
     if taken.rowcount != 1:
         raise _already_there(tx, asked)
     # Sorted: "dataset:" before "quota:", for everyone, so two charges can not wait for each other.
     if not _charge(tx, dataset_account(asked.dataset), asked.cost):
-        raise _dataset_refuses(tx, asked)
+        raise dataset_refuses(tx, asked.dataset, asked.cost)
     if not _charge_quota(tx, asked):
-        raise _quota_refuses(tx, asked)
+        raise quota_refuses(tx, asked.dataset, asked.principal, asked.person, asked.share)
+    if not take_places(tx, asked.dataset, asked.person):
+        raise refusal(tx, asked.dataset, asked.person)
     return journal.append("reserve", _body(asked), who=asked.principal, dataset=asked.dataset, query_id=asked.query_id)
 
 
-def _reserve_at_once(tx: Transaction, asked: Hold, owner: str) -> int:
+def _reserve_at_once(tx: Transaction, asked: Hold, process: str) -> int:
     """The same in one trip (service/ledger/reserve_function.py); 0 when it has to go step by step."""
     body = canonical_json(_body(asked))
     (outcome,) = RESERVE_AT_ONCE(
         tx,
         account_id=dataset_account(asked.dataset),
         quota_id=quota_account(asked.dataset, asked.principal),
+        dataset_id=dataset_allowance(asked.dataset),
+        person_id=person_allowance(asked.dataset, asked.person),
         order_count=len(asked.cost.orders),
         cost="{" + ",".join(str(cost) for cost in _padded(asked.cost)) + "}",
         cost_delta=asked.cost.delta,
@@ -149,17 +166,34 @@ def _reserve_at_once(tx: Transaction, asked: Hold, owner: str) -> int:
         hold_principal=asked.principal,
         hold_key=asked.key,
         hold_hash=asked.request_hash,
-        hold_owner=owner,
+        hold_owner=asked.person,
+        hold_process=process,
         entry_body=body,
         entry_middle=canonical_json([asked.dataset, asked.query_id, asked.principal, body])[1:-1],
     ).fetchone()
     if outcome == KEY_TAKEN:
         raise _already_there(tx, asked)
     if outcome == DATASET_REFUSES:
-        raise _dataset_refuses(tx, asked)
+        raise dataset_refuses(tx, asked.dataset, asked.cost)
     if outcome == QUOTA_REFUSES:
-        raise _quota_refuses(tx, asked)
+        raise quota_refuses(tx, asked.dataset, asked.principal, asked.person, asked.share)
+    if outcome == NO_ROOM:
+        raise refusal(tx, asked.dataset, asked.person)
     return int(outcome)
+
+
+def late(tx: Transaction, query_id: str) -> int:
+    """A query was not done at its promised time: an event of the dataset and of the person, whatever comes of it."""
+    journal = Journal.lock(tx)
+    chosen = hold.update().where(hold.c.query_id == query_id, hold.c.state == "held")
+    marked = chosen.values(late=hold.c.late + 1).returning(hold.c.dataset, hold.c.principal, hold.c.owner, hold.c.late)
+    found = tx.execute(marked).one_or_none()
+    if found is None:
+        raise AnswerFailed("the query could not be completed", {"query": query_id})
+    assert found.late == 1, "a query is late once"
+    safety = count_late(tx, found.dataset, found.owner)
+    journal.append("late", {"safety": str(safety)}, who=found.principal, dataset=found.dataset, query_id=query_id)
+    return safety
 
 
 def settle(
@@ -173,10 +207,8 @@ def settle(
     found = FINISH_HOLD(tx, state=outcome, query_id=query_id).fetchall()
     if not found:
         raise AnswerFailed("the query could not be completed", {"query": query_id})
-    dataset, principal = found[0]
-    if outcome == "failed":
-        both = [dataset_account(dataset), quota_account(dataset, principal)]
-        tx.execute(account.update().where(account.c.id.in_(both)).values(failures=account.c.failures + 1))
+    dataset, principal, owner = found[0]
+    give_places(tx, dataset, owner, failed=outcome == "failed")
     body = {"outcome": outcome} | ({"why": why} if why else {})
     journal.append("settle", body, who=principal, dataset=dataset, query_id=query_id)
     if write is not None:
@@ -198,11 +230,11 @@ def find(tx: sa.Connection, query_id: str) -> tuple[str, Attempt] | None:
 
 
 def unfinished(tx: sa.Connection) -> dict[str, list[str]]:
-    """Owners and the queries that they hold."""
+    """Processes and the queries that they hold."""
     found: dict[str, list[str]] = {}
-    chosen = sa.select(hold.c.owner, hold.c.query_id).where(hold.c.state == "held").order_by(hold.c.query_id)
-    for owner, query_id in tx.execute(chosen):
-        found.setdefault(owner, []).append(query_id)
+    chosen = sa.select(hold.c.process, hold.c.query_id).where(hold.c.state == "held").order_by(hold.c.query_id)
+    for process, query_id in tx.execute(chosen):
+        found.setdefault(process, []).append(query_id)
     return found
 
 
@@ -233,6 +265,7 @@ def _body(asked: Hold) -> dict[str, Any]:
         "key": asked.key,
         "request_hash": asked.request_hash,
         "receipt": asked.receipt,
+        "owner": asked.person,
     }
 
 
@@ -254,58 +287,6 @@ def _charge_quota(tx: Transaction, asked: Hold) -> bool:
         return False
     tx.execute(account.insert().values(new_quota(asked.dataset, asked.principal, UNLIMITED)))
     return _charge(tx, name, cost)
-
-
-def _quota_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | DatasetPaused:
-    quota = read_quota(tx, asked.dataset, asked.principal)
-    if quota.paused:
-        return DatasetPaused(
-            f"your queries to {asked.dataset!r} are paused until an admin looks",
-            {"dataset": asked.dataset, "remedy": ASK_TO_RESUME},
-        )
-    left = show_pico((UNLIMITED if quota.limit is None else quota.limit) - quota.spent)
-    cost = show_pico(asked.share)
-    return BudgetExhausted(
-        f"your quota of {asked.dataset!r} has {left} of the budget left, this query costs {cost}",
-        {
-            "account": "quota",
-            "dataset": asked.dataset,
-            "currency": "share",
-            "remaining": left,
-            "cost": cost,
-            "remedy": "ask for less, or ask an admin for a larger quota",
-        },
-    )
-
-
-def _dataset_refuses(tx: sa.Connection, asked: Hold) -> BudgetExhausted | DatasetPaused:
-    """Why the dataset's account did not move: paused, delta, or no order with room. Then the order with the most
-    room is named: it is what `remaining` shows everywhere."""
-    balance = read_balance(tx, asked.dataset)
-    if balance.paused:
-        return DatasetPaused(
-            f"queries to {asked.dataset!r} are paused until an admin looks",
-            {"dataset": asked.dataset, "remedy": ASK_TO_RESUME},
-        )
-    facts: dict[str, str | int] = {"account": "dataset", "dataset": asked.dataset}
-    delta_left = balance.delta_limit - balance.delta_spent
-    if asked.cost.delta > delta_left:
-        left, cost = show_atto(delta_left), show_atto(asked.cost.delta)
-        return BudgetExhausted(
-            f"{asked.dataset!r} has delta {left} left for undeclared groups, this query costs {cost}",
-            facts
-            | {"currency": "delta", "remaining": left, "cost": cost}
-            | {"remedy": "group by declared keys (a column with a domain, or key IN (…)), or give a smaller delta"},
-        )
-    at = max(range(len(balance.left)), key=lambda order: (balance.left[order], order == balance.terms.reference))
-    order = "infinity" if at == len(balance.terms.orders) else str(float(balance.terms.orders[at]))
-    left, cost = show_pico(balance.left[at]), show_pico(asked.cost.orders[at])
-    return BudgetExhausted(
-        f"{asked.dataset!r} has epsilon {left} left (counted at order {order}), this query costs {cost}",
-        facts
-        | {"currency": "epsilon", "order": order, "remaining": left, "cost": cost}
-        | {"remedy": "ask for less: POST /v1/estimates says what fits; an admin can grant more, up to the ceiling"},
-    )
 
 
 def _already_there(tx: sa.Connection, asked: Hold) -> IdempotencyKeyReused | AttemptExists:

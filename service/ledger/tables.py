@@ -2,7 +2,8 @@
 
 Invariant J1: on every account, at every commit, some order has spent <= limit, and delta_spent <=
 delta_limit. Invariant J2: entries are never changed or removed, accounts never removed, and what was
-spent only falls when a later window opens.
+spent only falls when a later window opens. By W2 (service/ledger/allowances.py) failures and open holds together
+are at most failures_allowed, for a dataset and for each person who asks it; neither failures nor late ever fall.
 """
 
 import sqlalchemy as sa
@@ -20,18 +21,22 @@ NO_ORDER = -1
 # The limit of a quota that an admin has not set: more than anybody can spend.
 UNLIMITED = CLOSED - 1
 
-KINDS = ("open", "grant", "ceiling", "quota", "window", "reserve", "settle", "pause", "resume", "source", "note")
+KINDS = (
+    "open", "grant", "ceiling", "quota", "window", "reserve", "late", "settle", "safety", "pause", "resume", "source",
+    "note",
+)  # fmt: skip
 
 SPENT = [f"spent_{i}" for i in range(ORDERS)]
 LIMIT = [f"limit_{i}" for i in range(ORDERS)]
-NUMBERS = [*SPENT, *LIMIT, "delta_spent", "delta_limit", "orders", "failures", "failures_allowed", "paused"]
+NUMBERS = [*SPENT, *LIMIT, "delta_spent", "delta_limit", "orders"]
+EVENTS = ["failures", "failures_allowed", "open_holds", "late", "safety", "paused"]
 PROMISES = ["epsilon_granted", "delta_granted", "epsilon_ceiling", "delta_ceiling"]
 
 
 def _amounts_in_range(least: str, greatest: str) -> str:
     """Nothing spent is negative or above CLOSED, and no limit reaches CLOSED: a closed order stays closed."""
     return (
-        f"{least}({', '.join(SPENT)}, delta_spent, failures, paused) >= 0 AND delta_spent <= delta_limit"
+        f"{least}({', '.join(SPENT)}, delta_spent) >= 0 AND delta_spent <= delta_limit"
         f" AND {greatest}({', '.join(SPENT)}) <= {CLOSED} AND {greatest}({', '.join(LIMIT)}) < {CLOSED}"
     )
 
@@ -72,6 +77,22 @@ promise = sa.Table(
     _integers(PROMISES),
 )
 
+# Events, of a dataset ("dataset:…") and of each person who asked it ("person:…"): service/ledger/allowances.py.
+# Every query moves two rows here, so they are few numbers and apart from the amounts.
+allowance = sa.Table(
+    "allowance",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("dataset", sa.Text, nullable=False, index=True),
+    sa.Column("owner", sa.Text),  # whose; NULL: the dataset's own
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in EVENTS),
+    sa.CheckConstraint(
+        "failures >= 0 AND failures_allowed >= 0 AND open_holds >= 0 AND late >= 0 AND paused >= 0 AND safety > 0",
+        name="events_counted",
+    ),
+    _integers(EVENTS),
+)
+
 
 def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
     rule = sa.text(where)
@@ -86,7 +107,9 @@ hold = sa.Table(
     sa.Column("principal", sa.Text, nullable=False),
     sa.Column("key", sa.Text),
     sa.Column("request_hash", sa.Text, nullable=False),
-    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),  # the person whose allowance it counts in
+    sa.Column("process", sa.Text, nullable=False),  # the process that runs it (service/store/presence.py)
+    sa.Column("late", sa.BigInteger, nullable=False),  # 1: it was not done when it was promised
     sa.Column("state", sa.Text, nullable=False),
     sa.CheckConstraint("state IN ('held', 'answered', 'failed')", name="state_known"),
     _partial_index("hold_attempt_unique", "principal", "key", where="key IS NOT NULL", unique=True),
@@ -121,11 +144,32 @@ head = sa.Table(
     sa.CheckConstraint("id = 1", name="only_one"),
 )
 
+# What a source was before claims were per file: the hash of a list of paths. Nothing new is written here.
 source = sa.Table(
     "source",
     metadata,
     sa.Column("fingerprint", sa.Text, primary_key=True),
     sa.Column("dataset", sa.Text, nullable=False),
+)
+
+# A real file whose rows are people, and the budget that it belongs to; `inner_table` is the table of a DuckDB file.
+source_file = sa.Table(
+    "source_file",
+    metadata,
+    sa.Column("path", sa.Text, primary_key=True),
+    sa.Column("inner_table", sa.Text, primary_key=True),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("inode", sa.Text, nullable=False, index=True),  # device:inode when it was claimed; "": it was gone
+)
+
+# What files held when they were imported, as a hash: a copy under another path is the same people.
+source_content = sa.Table(
+    "source_content",
+    metadata,
+    sa.Column("content", sa.Text, primary_key=True),
+    sa.Column("path", sa.Text, primary_key=True),
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("private", sa.Integer, primary_key=True, autoincrement=False),
 )
 
 FIRST_HASH = "0" * 64
@@ -136,8 +180,13 @@ _REFUSALS = (
     ("head", "DELETE", "the chain has a head"),
     ("account", "DELETE", "a budget belongs to the people: accounts stay"),
     ("promise", "DELETE", "a promise stays"),
+    ("allowance", "DELETE", "what happened stays counted"),
     ("source", "UPDATE", "a source stays with its budget"),
     ("source", "DELETE", "a source stays with its budget"),
+    ("source_file", "UPDATE", "a file stays with its budget"),
+    ("source_file", "DELETE", "a file stays with its budget"),
+    ("source_content", "UPDATE", "what was imported stays known"),
+    ("source_content", "DELETE", "what was imported stays known"),
 )
 
 # An entry moves the head with it, or is refused when it does not continue the chain.
@@ -149,6 +198,17 @@ _SPENT_FALLS = (
     "NEW.id <> OLD.id OR ("
     + " OR ".join(f"NEW.{name} < OLD.{name}" for name in [*SPENT, "delta_spent"])
     + ") AND (NEW.window_id IS NULL OR NEW.window_id <= COALESCE(OLD.window_id, ''))"
+)
+
+# One more hold only where it may still fail; what happened stays counted.
+_EVENTS_FORGOTTEN = (
+    "NEW.id <> OLD.id OR NEW.failures < OLD.failures OR NEW.late < OLD.late"
+    " OR NEW.open_holds > OLD.open_holds AND NEW.failures + NEW.open_holds > NEW.failures_allowed"
+)
+
+_UPDATE_RULES = (
+    ("account", _SPENT_FALLS, "what was spent stays spent"),
+    ("allowance", _EVENTS_FORGOTTEN, "no more queries at once than may still fail, and what happened stays counted"),
 )
 
 
@@ -163,8 +223,11 @@ def _sqlite_guards() -> list[str]:
         f"CREATE TRIGGER entry_chain AFTER INSERT ON entry BEGIN {_MOVE_HEAD};"
         " SELECT RAISE(ABORT, 'an entry continues the chain')"
         " WHERE NOT EXISTS (SELECT 1 FROM head WHERE number = NEW.number AND hash = NEW.hash); END",
-        f"CREATE TRIGGER account_update_guard BEFORE UPDATE ON account WHEN {_SPENT_FALLS}"
-        " BEGIN SELECT RAISE(ABORT, 'what was spent stays spent'); END",
+        *(
+            f"CREATE TRIGGER {table}_update_guard BEFORE UPDATE ON {table} WHEN {rule}"
+            f" BEGIN SELECT RAISE(ABORT, '{message}'); END"
+            for table, rule, message in _UPDATE_RULES
+        ),
         *(
             f"CREATE TRIGGER {table}_{verb.lower()}_guard BEFORE {verb} ON {table}"
             f" BEGIN SELECT RAISE(ABORT, '{message}'); END"
@@ -180,11 +243,16 @@ def _postgresql_guards() -> list[str]:
         f"CREATE FUNCTION entry_chain() {trigger} $$ BEGIN {_MOVE_HEAD};"
         " IF NOT FOUND THEN RAISE EXCEPTION 'an entry continues the chain'; END IF; RETURN NULL; END $$",
         "CREATE TRIGGER entry_chain AFTER INSERT ON entry FOR EACH ROW EXECUTE FUNCTION entry_chain()",
-        f"CREATE FUNCTION account_update_guard() {trigger} $$ BEGIN IF {_SPENT_FALLS}"
-        " THEN RAISE EXCEPTION 'what was spent stays spent'; END IF; RETURN NEW; END $$",
-        "CREATE TRIGGER account_update_guard BEFORE UPDATE ON account"
-        " FOR EACH ROW EXECUTE FUNCTION account_update_guard()",
     ]
+    for table, rule, message in _UPDATE_RULES:
+        made.append(
+            f"CREATE FUNCTION {table}_update_guard() {trigger} $$ BEGIN IF {rule}"
+            f" THEN RAISE EXCEPTION '{message}'; END IF; RETURN NEW; END $$"
+        )
+        made.append(
+            f"CREATE TRIGGER {table}_update_guard BEFORE UPDATE ON {table}"
+            f" FOR EACH ROW EXECUTE FUNCTION {table}_update_guard()"
+        )
     for table, verb, message in _REFUSALS:
         name = f"{table}_{verb.lower()}_guard"
         made.append(f"CREATE FUNCTION {name}() {trigger} $$ BEGIN RAISE EXCEPTION '{message}'; END $$")

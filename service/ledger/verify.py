@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from service.ledger.journal import Entry, canonical_json, entries
-from service.ledger.rederive import Replay, ReplayBroken
+from service.ledger.rederive import Replay
+from service.ledger.rederive_events import ReplayBroken
 from service.ledger.tables import FIRST_HASH, head
 
 EXPORT_FORMAT = "halftone-ledger/1"

@@ -20,6 +20,7 @@ from service.privacy.mechanisms.vectors import Sums
 from service.privacy.noise.exact_integers import combine, whole
 from service.privacy.noise.sampling import NoiseSource
 from service.privacy.pricing.priced import PricedPlan, ReleasedBounds, SelectedKeys, assert_covered
+from service.privacy.pricing.profile_price import PricedProfile, assert_profile_covered
 from service.privacy.primitives.chosen import ChosenValue, QuantileTree
 from service.privacy.primitives.derive import derive
 from service.privacy.primitives.noised import CAPPED_SUM, COUNT_OF_VALUES, EVERY_ROW, EVERY_UNIT, Part
@@ -126,6 +127,13 @@ def release_values(
     released = derive(priced.plan, keys, primitives, replicas=replicas)
     counted = (REUSED,) if priced.counted_units is not None else ()
     return replace(released, notes=(*priced.found.notes, *counted, *released.notes))
+
+
+def release_profile(priced: PricedProfile, exact: ExactTable, noise: NoiseSource) -> tuple[int, ...]:
+    """Units of a table by their number of rows, one noisy count per bin."""
+    assert_profile_covered(priced)
+    columns, _ = unseal(exact)
+    return priced.mechanism.release(whole(columns["units"]), noise)
 
 
 def noised(part: Part, columns: dict[str, Array], groups: int, noise: NoiseSource) -> Array:

@@ -3,14 +3,19 @@
 A panel has a budget line in the unit it pays in (epsilon, rho or share). Invariant V2: the sum of what
 its refreshes cost never exceeds the line; the line is tested and raised in one UPDATE before a refresh
 is submitted, so two service processes can not both spend the last of it.
+
+Invariant V4: a panel is of its dataset. Two datasets may each have one of the same name, and whoever reads one of
+them meets the same service whether or not the other's is there: a name taken would tell of it.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from service.core.ask_codec import ask_from_text
 from service.core.errors import CatalogRefused, Conflict
@@ -18,8 +23,9 @@ from service.released import tables
 from service.store.database import Store
 from service.store.transaction import Transaction
 
-PERIOD = re.compile(r"^P(?:(\d{1,4})W)?(?:(\d{1,4})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,4})M)?)?$")
+PERIOD = re.compile(r"^P(?:(\d{1,4})W)?(?:(\d{1,4})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,4})M)?)?$", re.ASCII)
 SHORTEST = timedelta(minutes=1)
+TABLE_NAME_MAX = 63  # PostgreSQL cuts longer names off, silently
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,8 @@ class Panel:
     `request` is the question as text (core/ask_codec.py). `state`: waiting (no answer yet), good, stale (the
     last refresh failed; the last good answer stays). `state_code` is a problem's code, or why the panel itself
     could not go on; `unit` is what the line is counted in. `refreshed_at` is when the answer was last found to
-    be of the newest data.
+    be of the newest data. `bounds_change` says how the bounds of the answer differ from those of the one before.
+    `table_name` is what it is published as (`_free_table_name`); the API shows it to nobody.
     """
 
     name: str
@@ -49,6 +56,8 @@ class Panel:
     state: str = "waiting"
     state_code: str = ""
     state_detail: str = ""
+    bounds_change: str | None = None
+    table_name: str = ""
 
     def runs_out_on(self) -> str | None:
         """The day of the first refresh that the line no longer covers, if each one finds new data; None: never."""
@@ -90,30 +99,47 @@ class Panels:
         """Create a panel, or change its owner's own (see `_changed`)."""
 
         def work(tx: Transaction) -> Panel:
-            named = sa.select(tables.panel).where(tables.panel.c.name == panel.name)
-            row = tx.execute(named.with_for_update()).one_or_none()
-            if row is None:
-                tx.execute(tables.panel.insert().values(**_values(panel)))
-                return panel
+            while True:
+                row = tx.execute(sa.select(tables.panel).where(_is(panel)).with_for_update()).one_or_none()
+                if row is not None:
+                    break
+                named = replace(panel, table_name=_free_table_name(tx, panel))
+                if _insert(tx, named):
+                    return named  # else another process was first, and what it wrote shows now
             if row.owner != panel.owner:
-                raise Conflict(f"a panel named {panel.name} belongs to another key; choose another name")
+                raise Conflict(
+                    f"a panel of {panel.dataset} named {panel.name} belongs to another key; choose another name"
+                )
             changed = _changed(_panel(row), panel)
-            tx.execute(tables.panel.update().where(tables.panel.c.name == panel.name).values(**_values(changed)))
+            tx.execute(tables.panel.update().where(_is(panel)).values(**_values(changed)))
             return changed
 
         return self._store.write(work)
 
-    def get(self, name: str) -> Panel | None:
-        with self._store.read() as tx:
-            row = tx.execute(sa.select(tables.panel).where(tables.panel.c.name == name)).one_or_none()
-        return None if row is None else _panel(row)
+    def get(self, *, dataset: str, name: str) -> Panel | None:
+        found = self.named(name, (dataset,))
+        return found[0] if found else None
+
+    def named(self, name: str, datasets: Collection[str] | None) -> list[Panel]:
+        """The panels of this name in these datasets; None: in all. Others are not even read."""
+        where = tables.panel.c.name == name
+        if datasets is not None:
+            where &= tables.panel.c.dataset.in_(sorted(datasets))
+        return self._chosen(where)
 
     def all(self) -> list[Panel]:
-        with self._store.read() as tx:
-            return [_panel(row) for row in tx.execute(sa.select(tables.panel).order_by(tables.panel.c.name))]
+        return self._chosen(sa.true())
 
-    def delete(self, name: str) -> None:
-        self._store.write(lambda tx: tx.execute(tables.panel.delete().where(tables.panel.c.name == name)))
+    def of_dataset(self, dataset: str) -> list[Panel]:
+        return self._chosen(tables.panel.c.dataset == dataset)
+
+    def _chosen(self, where: sa.ColumnElement[bool]) -> list[Panel]:
+        chosen = sa.select(tables.panel).where(where).order_by(tables.panel.c.name, tables.panel.c.dataset)
+        with self._store.read() as tx:
+            return [_panel(row) for row in tx.execute(chosen)]
+
+    def delete(self, panel: Panel) -> None:
+        self._store.write(lambda tx: tx.execute(tables.panel.delete().where(_is(panel))))
 
     def due(self, now: str) -> list[Panel]:
         """Panels whose time has come. Missed periods are not made up: the next one counts from now."""
@@ -125,33 +151,35 @@ class Panels:
         """Move the panel's next refresh one period on; False when another process already did."""
         assert panel.refresh_seconds is not None
         following = datetime.fromisoformat(now) + timedelta(seconds=panel.refresh_seconds)
-        where = (tables.panel.c.name == panel.name) & (tables.panel.c.next_refresh_at == panel.next_refresh_at)
+        where = _is(panel) & (tables.panel.c.next_refresh_at == panel.next_refresh_at)
         moved = tables.panel.update().where(where).values(next_refresh_at=following.isoformat(timespec="milliseconds"))
         return self._store.write(lambda tx: tx.execute(moved).rowcount == 1)
 
-    def pay(self, name: str, cost_pico: int) -> bool:
+    def pay(self, panel: Panel, cost_pico: int) -> bool:
         """Take the cost of one refresh from the line, or leave it and say no."""
         assert cost_pico >= 0
         raised = tables.panel.c.spent_pico + cost_pico
-        where = (tables.panel.c.name == name) & (raised <= tables.panel.c.budget_pico)
+        where = _is(panel) & (raised <= tables.panel.c.budget_pico)
         update = tables.panel.update().where(where).values(spent_pico=raised)
         return self._store.write(lambda tx: tx.execute(update).rowcount == 1)
 
-    def give_back(self, name: str, cost_pico: int) -> None:
+    def give_back(self, panel: Panel, cost_pico: int) -> None:
         """Undo a payment whose charge was refused."""
-        lowered = tables.panel.update().where(tables.panel.c.name == name, tables.panel.c.spent_pico >= cost_pico)
+        lowered = tables.panel.update().where(_is(panel), tables.panel.c.spent_pico >= cost_pico)
         self._store.write(lambda tx: tx.execute(lowered.values(spent_pico=tables.panel.c.spent_pico - cost_pico)))
 
-    def confirmed(self, name: str, now: str) -> None:
+    def confirmed(self, panel: Panel, now: str) -> None:
         """The data has not changed since the panel's answer: it is still the newest."""
         values = {"refreshed_at": now, "state": "good", "state_code": "", "state_detail": ""}
-        update = tables.panel.update().where(tables.panel.c.name == name).values(**values)
+        update = tables.panel.update().where(_is(panel)).values(**values)
         self._store.write(lambda tx: tx.execute(update))
 
-    def refreshed(self, panel: Panel, *, query_id: str, cost_pico: int, now: str) -> None:
+    def refreshed(
+        self, panel: Panel, *, query_id: str, cost_pico: int, now: str, bounds_change: str | None = None
+    ) -> None:
         """Point the panel to its new answer and keep the old one in its history, unless it asks otherwise by now."""
         good = {"query_id": query_id, "refreshed_at": now, "state": "good", "state_code": "", "state_detail": ""}
-        values = good | ({"refresh_pico": cost_pico} if cost_pico else {})
+        values = good | {"bounds_change": bounds_change} | ({"refresh_pico": cost_pico} if cost_pico else {})
 
         same = [tables.panel.c[name] == getattr(panel, name) for name in ("name", "owner", "dataset", "request")]
 
@@ -160,23 +188,27 @@ class Panels:
                 return
             tx.execute(
                 tables.panel_refresh.insert().values(
-                    panel=panel.name, query_id=query_id, refreshed_at=now, share_pico=cost_pico
+                    panel=panel.name,
+                    dataset=panel.dataset,
+                    query_id=query_id,
+                    refreshed_at=now,
+                    share_pico=cost_pico,
                 )
             )
 
         self._store.write(work)
 
-    def stale(self, name: str, code: str, detail: str) -> None:
+    def stale(self, panel: Panel, code: str, detail: str) -> None:
         """The last refresh did not succeed; the last good answer stays readable."""
         values = {"state": "stale", "state_code": code, "state_detail": detail}
-        update = tables.panel.update().where(tables.panel.c.name == name).values(**values)
+        update = tables.panel.update().where(_is(panel)).values(**values)
         self._store.write(lambda tx: tx.execute(update))
 
-    def history(self, name: str, limit: int = 1000) -> list[tuple[str, str]]:
+    def history(self, panel: Panel, limit: int = 1000) -> list[tuple[str, str]]:
         """(refreshed_at, query id), newest first."""
         query = (
             sa.select(tables.panel_refresh.c.refreshed_at, tables.panel_refresh.c.query_id)
-            .where(tables.panel_refresh.c.panel == name)
+            .where(tables.panel_refresh.c.panel == panel.name, tables.panel_refresh.c.dataset == panel.dataset)
             .order_by(tables.panel_refresh.c.id.desc())
             .limit(limit)
         )
@@ -187,19 +219,44 @@ class Panels:
 def _changed(old: Panel, new: Panel) -> Panel:
     """Money already spent stays spent, in its unit; the same question keeps its answer and its turn."""
     spent = old.spent_pico if new.unit == old.unit else 0
+    new = replace(new, spent_pico=spent, table_name=old.table_name)
     if ask_from_text(old.request) != ask_from_text(new.request):
-        return replace(new, spent_pico=spent)
+        return new
     turn = old.next_refresh_at if old.refresh_seconds == new.refresh_seconds else new.next_refresh_at
     return replace(
         new,
-        spent_pico=spent,
         next_refresh_at=turn,
         query_id=old.query_id,
         refreshed_at=old.refreshed_at,
         state=old.state,
         state_code=old.state_code,
         state_detail=old.state_detail,
+        bounds_change=old.bounds_change,
     )
+
+
+def _is(panel: Panel) -> sa.ColumnElement[bool]:
+    return (tables.panel.c.name == panel.name) & (tables.panel.c.dataset == panel.dataset)
+
+
+def _free_table_name(tx: Transaction, panel: Panel) -> str:
+    """The panel's name, where no other panel is published as that; else with its dataset, else with a number too."""
+    full, number = f"{panel.dataset}__{panel.name}"[:TABLE_NAME_MAX], 2
+    wanted = [panel.name, full]
+    while True:
+        for name in wanted:
+            taken = sa.select(tables.panel.c.name).where(tables.panel.c.table_name == name)
+            if tx.execute(taken).first() is None:
+                return name
+        ending, number = f"_{number}", number + 1
+        wanted = [full[: TABLE_NAME_MAX - len(ending)] + ending]
+
+
+def _insert(tx: Transaction, panel: Panel) -> bool:
+    """False when another process has taken the panel's name, or its table's, since they were looked for."""
+    dialect = sqlite if tx.dialect.name == "sqlite" else postgresql
+    insert = dialect.insert(tables.panel).values(**_values(panel)).on_conflict_do_nothing()
+    return tx.execute(insert.returning(tables.panel.c.name)).first() is not None
 
 
 def _values(panel: Panel) -> dict[str, Any]:

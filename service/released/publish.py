@@ -1,6 +1,7 @@
 """Panels as tables of a PostgreSQL schema, for BI tools with their stock connector.
 
-Each panel has one table: its columns, an interval beside each value, released_at. Everything in it was
+Each panel has one table: its columns, an interval beside each value, released_at, and per value the share that its
+bounds leave out. Everything in it was
 released already, so a reader who refreshes a thousand times spends nothing; the reading role has SELECT
 on this schema and nothing else.
 """
@@ -24,6 +25,7 @@ TYPES: dict[str, type[sa.types.TypeEngine[Any]]] = {
     "TIMESTAMP": sa.DateTime,
 }
 RELEASED_AT = "released_at"
+CLIPPED = "_clipped"
 NAME_BYTES = 63  # PostgreSQL cuts longer names off, silently
 
 
@@ -36,11 +38,11 @@ class Publisher:
         self._schema = schema
         self._reader = reader
 
-    def publish(self, panel: str, body: bytes, released_at: str) -> None:
-        """Append one refresh; a panel whose columns changed starts its table anew. All or nothing."""
-        assert PUBLISHED_NAME.fullmatch(panel)
+    def publish(self, name: str, body: bytes, released_at: str) -> None:
+        """Append one refresh to the table `name`; a panel whose columns changed starts it anew. All or nothing."""
+        assert PUBLISHED_NAME.fullmatch(name)
         answer = json.loads(body)
-        table = self._table(panel, answer["columns"])
+        table = self._table(name, answer["columns"])
         with self._engine.begin() as tx:
             self._ready(tx, table)
             moment = datetime.fromisoformat(released_at)
@@ -49,16 +51,16 @@ class Publisher:
             if rows:
                 tx.execute(table.insert(), rows)
 
-    def withdraw(self, panel: str) -> None:
+    def withdraw(self, name: str) -> None:
         """Remove a deleted panel's table."""
-        assert PUBLISHED_NAME.fullmatch(panel)
+        assert PUBLISHED_NAME.fullmatch(name)
         with self._engine.begin() as tx:
-            tx.execute(sa.schema.DropTable(sa.Table(panel, sa.MetaData(), schema=self._schema), if_exists=True))
+            tx.execute(sa.schema.DropTable(sa.Table(name, sa.MetaData(), schema=self._schema), if_exists=True))
 
     def close(self) -> None:
         self._engine.dispose()
 
-    def _table(self, panel: str, columns: list[dict[str, Any]]) -> sa.Table:
+    def _table(self, table_name: str, columns: list[dict[str, Any]]) -> sa.Table:
         """Column names are the analyst's: SQLAlchemy quotes them, and doubles get a number."""
         made = [sa.Column(RELEASED_AT, sa.DateTime(timezone=True), nullable=False)]
         taken = {RELEASED_AT}
@@ -68,21 +70,45 @@ class Publisher:
             for side in sides:
                 name = _free_name(column["name"] or "column", side, taken)
                 made.append(sa.Column(name, kind if side == "" else _side(kind)))
-        return sa.Table(panel, sa.MetaData(), *made, schema=self._schema)
+        for column in columns:
+            if column["role"] == "value":  # after all others: a table of an older version only grows
+                made.append(
+                    sa.Column(_free_name(column["name"] or "column", CLIPPED, taken), sa.Double, info={"added": True})
+                )
+        return sa.Table(table_name, sa.MetaData(), *made, schema=self._schema)
 
     def _ready(self, tx: sa.Connection, table: sa.Table) -> None:
         tx.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
         inspector = sa.inspect(tx)
         if inspector.has_table(table.name, schema=self._schema):
             present = [column["name"] for column in inspector.get_columns(table.name, schema=self._schema)]
-            if present == [column.name for column in table.columns]:
+            wanted = [column.name for column in table.columns]
+            if present == wanted:
+                return
+            if present == [name for name in wanted if name not in _added(table)]:
+                self._grow(tx, table)
                 return
             tx.execute(sa.schema.DropTable(table))
         tx.execute(sa.schema.CreateTable(table))
+        self._let_read(tx, table)
+
+    def _grow(self, tx: sa.Connection, table: sa.Table) -> None:
+        """What was published stays; what is new is NULL there."""
+        quote = tx.dialect.identifier_preparer.quote
+        for name in _added(table):
+            kind = table.c[name].type.compile(tx.dialect)
+            tx.exec_driver_sql(f"ALTER TABLE {quote(self._schema)}.{quote(table.name)} ADD COLUMN {quote(name)} {kind}")
+
+    def _let_read(self, tx: sa.Connection, table: sa.Table) -> None:
         if self._reader is not None:
             quote = tx.dialect.identifier_preparer.quote
             tx.exec_driver_sql(f"GRANT USAGE ON SCHEMA {quote(self._schema)} TO {quote(self._reader)}")
             tx.exec_driver_sql(f"GRANT SELECT ON {quote(self._schema)}.{quote(table.name)} TO {quote(self._reader)}")
+
+
+def _added(table: sa.Table) -> list[str]:
+    """Columns that tables of older versions lack."""
+    return [column.name for column in table.columns if column.info.get("added")]
 
 
 def _side(kind: type[sa.types.TypeEngine[Any]]) -> type[sa.types.TypeEngine[Any]]:
@@ -106,6 +132,7 @@ def _rows(table: sa.Table, answer: dict[str, Any], released_at: datetime) -> lis
         values: list[Any] = [released_at]
         for column, cell, bottom, top in zip(answer["columns"], cells, low, high, strict=True):
             values += [cell, bottom, top] if column["role"] == "value" else [cell]
+        values += [column.get("clipped_share") for column in answer["columns"] if column["role"] == "value"]
         rows.append({column.name: _typed(column, value) for column, value in zip(table.columns, values, strict=True)})
     return rows
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.core.boundary import Array
+from service.core.versions import common_version, versions_to_text
 from service.released import tables
 from service.released.codec import pack, unpack
 from service.store.database import Store
@@ -38,6 +39,7 @@ class StoredAnswer:
     status: str
     body: bytes
     replay_of: str | None = None
+    versions: str | None = None  # of the tables that it reads (service/core/versions.py)
 
     @property
     def etag(self) -> str:
@@ -75,6 +77,7 @@ class StoredRelease:
     frame: str
     head: Mapping[str, Any]
     arrays: Mapping[str, Array]
+    versions: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ def packed(answer: StoredAnswer, releases: tuple[StoredRelease, ...] = ()) -> Pa
             "data_version": release.data_version,
             "frame": release.frame,
             "content": pack(release.head, release.arrays),
+            "versions": release.versions,
         }
         for release in releases
     )
@@ -107,12 +111,19 @@ def etag(body: bytes) -> str:
 
 
 _BY_ID = sa.select(tables.answer).where(tables.answer.c.query_id == sa.bindparam("wanted_id"))
+# A release of before tables had versions was made on one version of the whole dataset. When they got theirs, every
+# table took that of its dataset; so it serves where all tables that it reads still have that one number.
 _ON_FRAME = (
     sa.select(tables.release)
     .where(
         tables.release.c.dataset == sa.bindparam("wanted_dataset"),
-        tables.release.c.data_version == sa.bindparam("wanted_version"),
         tables.release.c.frame == sa.bindparam("wanted_frame"),
+        sa.or_(
+            tables.release.c.versions == sa.bindparam("wanted_versions"),
+            sa.and_(
+                tables.release.c.versions.is_(None), tables.release.c.data_version == sa.bindparam("wanted_common")
+            ),
+        ),
     )
     .order_by(tables.release.c.id.desc())
     .limit(RELEASES_READ)
@@ -144,6 +155,7 @@ class Answers:
                 "body": answer.body,
                 "etag": answer.etag,
                 "replay_of": answer.replay_of,
+                "versions": answer.versions,
             },
         )
         if result.rows:
@@ -179,9 +191,15 @@ class Answers:
         self._warm(answer)
         return answer
 
-    def releases(self, dataset: str, data_version: int, frame: str) -> list[StoredRelease]:
-        """The stored releases of these rows and keys, newest first."""
-        wanted = {"wanted_dataset": dataset, "wanted_version": data_version, "wanted_frame": frame}
+    def releases(self, dataset: str, versions: Mapping[str, int], frame: str) -> list[StoredRelease]:
+        """The stored releases of these rows and keys, newest first: those made on just these versions of the tables
+        that they read (invariant V3)."""
+        wanted = {
+            "wanted_dataset": dataset,
+            "wanted_frame": frame,
+            "wanted_versions": versions_to_text(versions),
+            "wanted_common": common_version(versions),
+        }
         with self._store.read() as tx:
             rows = tx.execute(_ON_FRAME, wanted).all()
         return [_release(row) for row in rows]
@@ -249,6 +267,7 @@ def _answer(row: Any) -> StoredAnswer:
         status=row.status,
         body=bytes(row.body),
         replay_of=row.replay_of,
+        versions=row.versions,
     )
 
 
@@ -262,4 +281,5 @@ def _release(row: Any) -> StoredRelease:
         frame=row.frame,
         head=head,
         arrays=arrays,
+        versions=row.versions,
     )

@@ -17,6 +17,7 @@ answer = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("etag", sa.String(64), nullable=False),
     sa.Column("replay_of", sa.String(40), nullable=True),
+    sa.Column("versions", sa.Text, nullable=True),  # of the tables that it reads; NULL: stored before tables had any
     sa.Index("answer_by_principal", "principal", "asked_at"),
 )
 
@@ -40,14 +41,15 @@ release = sa.Table(
     sa.Column("data_version", sa.BigInteger, nullable=False),
     sa.Column("frame", sa.String(64), nullable=False),  # digest of rows and keys, without measures
     sa.Column("content", sa.LargeBinary, nullable=False),
-    sa.Index("release_by_frame", "dataset", "data_version", "frame"),
+    sa.Column("versions", sa.Text, nullable=True),  # as above, of the core alone
+    sa.Index("release_by_rows", "dataset", "frame"),
 )
 
 panel = sa.Table(
     "panel",
     metadata,
     sa.Column("name", sa.String(63), primary_key=True),
-    sa.Column("dataset", sa.String(63), nullable=False),
+    sa.Column("dataset", sa.String(63), primary_key=True),
     sa.Column("owner", sa.String(40), nullable=False),
     sa.Column("request", sa.Text, nullable=False),  # the question, as core/ask_codec.py writes it
     sa.Column("title", sa.Text, nullable=False),
@@ -63,6 +65,8 @@ panel = sa.Table(
     sa.Column("state", sa.String(20), nullable=False),
     sa.Column("state_code", sa.String(40), nullable=False),
     sa.Column("state_detail", sa.Text, nullable=False),
+    sa.Column("bounds_change", sa.Text, nullable=True),  # how its bounds differ from those of the answer before
+    sa.Column("table_name", sa.String(63), nullable=False, unique=True),  # what it is published as
 )
 
 panel_refresh = sa.Table(
@@ -70,8 +74,9 @@ panel_refresh = sa.Table(
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
     sa.Column("panel", sa.String(63), nullable=False),
+    sa.Column("dataset", sa.String(63), nullable=False),
     sa.Column("query_id", sa.String(40), nullable=False),
     sa.Column("refreshed_at", sa.String(32), nullable=False),
     sa.Column("share_pico", sa.BigInteger, nullable=False),
-    sa.Index("panel_refresh_by_panel", "panel", "id"),
+    sa.Index("panel_refresh_by_panel", "panel", "dataset", "id"),
 )

@@ -4,6 +4,7 @@ One database holds the ledger, the catalog and the answers, so that a result and
 settles it are one commit. Two kinds: SQLite (a file, the embedded default) and PostgreSQL.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,6 +91,8 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
     if sqlite3.sqlite_version_info < (3, 35):
         raise RuntimeError(f"SQLite 3.35 or later is needed (RETURNING), this is {sqlite3.sqlite_version}")
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    # For this user alone, whatever the umask says; SQLite gives its log and its index the mode of the database.
+    os.close(os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     settings = {"timeout": LOCK_WAIT_MS / 1000, "check_same_thread": False}
     engine = sa.create_engine(url, connect_args=settings, pool_size=8, max_overflow=56)
 

@@ -7,13 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 from service import __version__
-from service.core.amounts import CLOSED, Cost, show_atto, show_fraction, show_pico
+from service.core.amounts import CLOSED, Cost, show_atto, show_fraction, show_pico, weakness
 from service.core.boundary import ReleasedTable
 from service.core.plan import Output, Plan
 from service.core.schema import SqlType, iso_of
 from service.ledger.book import Balance, Quota
 from service.ledger.history import PastCharge
 from service.walk.answer_json import column_to_json, computed_to_json, ends_to_json, to_json
+from service.walk.clipped import clipped
 from service.walk.outer_sql import OuterResult
 from service.walk.question import Question
 
@@ -42,7 +43,8 @@ def answer_body(
         "dataset": question.query.dataset,
         "data_version": facts.data_version,
         "columns": [
-            _column(output, type_name, released) for output, type_name in zip(outputs, result.types, strict=True)
+            _column(output, type_name, released, question)
+            for output, type_name in zip(outputs, result.types, strict=True)
         ],
         "rows": _by_rows([_values(output, result, at) for at, output in enumerate(outputs)], result.size),
         **_intervals(result),
@@ -63,6 +65,7 @@ def receipt(question: Question) -> dict[str, Any]:
         "plan_digest": digest_shown(question.query.cores),
         "mechanisms": list(question.priced.mechanisms),
         "bounds": bounds_shown(question.query.cores),
+        "seconds": question.promise.seconds,
     }
 
 
@@ -156,12 +159,13 @@ def similar_left(balance: Balance, cost: Cost) -> int:
     return min(by_orders, max(0, balance.delta_limit - balance.delta_spent) // cost.delta)
 
 
-def _column(output: Output, type_name: str, released: Sequence[ReleasedTable]) -> dict[str, Any]:
+def _column(output: Output, type_name: str, released: Sequence[ReleasedTable], question: Question) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": output.name, "type": type_name, "role": output.role}
     if output.role == "value":
         column = released[output.direct[0]].columns.get(output.direct[1]) if output.direct else None
         shown["noise_std"] = to_json(column.noise_std) if column else None
         shown["half_width_95"] = to_json(column.half_width) if column else None
+        shown |= clipped(output, question.query, question.schema, released).fields()
     return shown
 
 
@@ -187,7 +191,9 @@ def _by_rows(columns: list[list[Any]], size: int) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True)) if columns else [()] * size
 
 
-def budget_body(balance: Balance, quota: Quota, past: Sequence[PastCharge], *, detail: bool) -> dict[str, Any]:
+def budget_body(
+    balance: Balance, quota: Quota, past: Sequence[PastCharge], *, paused: bool, detail: bool
+) -> dict[str, Any]:
     """The dataset's budget and the caller's ration, as epsilon at the dataset's delta."""
     left = max(balance.left)
     body: dict[str, Any] = {
@@ -199,13 +205,14 @@ def budget_body(balance: Balance, quota: Quota, past: Sequence[PastCharge], *, d
             "epsilon": show_pico(balance.terms.epsilon_ceiling),
             "delta": show_atto(balance.terms.delta_ceiling),
         },
+        "weak": weakness(balance.terms.epsilon_ceiling, balance.terms.delta_ceiling),
         "quota": {
             "share": None if quota.limit is None else show_pico(quota.limit),
             "spent": show_pico(quota.spent),
             "remaining": None if quota.limit is None else show_pico(max(0, quota.limit - quota.spent)),
         },
         "window": None if balance.window is None else {"period": balance.window, "started": balance.window_started},
-        "paused": balance.paused or quota.paused,
+        "paused": paused,
         "like_your_last": similar_left(balance, past[0].cost) if past else None,
     }
     if detail:

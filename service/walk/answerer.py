@@ -20,7 +20,8 @@ from service.core.errors import (
     placed,
 )
 from service.core.ids import new_id
-from service.core.request import Ask, Principal
+from service.core.request import IMPORT, Ask, Principal
+from service.core.versions import common_version, versions_of, versions_to_text
 from service.engine.base import ScratchRefused
 from service.ledger.book import Attempt, AttemptExists
 from service.released.store import StoredAnswer
@@ -31,24 +32,30 @@ from service.walk.estimate import batch_body, estimate_body
 from service.walk.history import HistoryPart, history_lines
 from service.walk.jobs import Job, Jobs
 from service.walk.outer_sql import run_outer
+from service.walk.planner import Planner, PlannerHere
 from service.walk.pricing import Pricing
 from service.walk.question import Question
 from service.walk.rehearsal import Rehearsal
 from service.walk.reuse import Replayed
+from service.walk.sameness import all_tables
 from service.walk.submission import FAILED, Submission, Submitted, to_store
 
 log = logging.getLogger("halftone.answer")
 
 VERSION_TRIES = 3
 ATTEMPT_POLL_S = 0.05
+BOUGHT_A_PROFILE = "this charge bought the profile of a table, and no answer; the page of its dataset shows it"
 
 
 class Answerer:
     """What routes and panels ask. Everything here that reads data does so on a job's thread."""
 
-    def __init__(self, tools: WalkTools, *, threads: int = 32, backlog: int = 64) -> None:
+    def __init__(
+        self, tools: WalkTools, *, planner: Planner | None = None, threads: int = 32, backlog: int = 64
+    ) -> None:
         self._tools = tools
-        self._pricing = Pricing(tools.catalog, tools.ledger, tools.answers, Rehearsal(tools.scratch))
+        books = (tools.catalog, tools.ledger, tools.answers)
+        self._pricing = Pricing(*books, Rehearsal(tools.scratch), planner or PlannerHere(), tools.time)
         self._walker = Walker(tools)
         self._jobs = Jobs(threads=threads, backlog=backlog, on_bug=_log_bug)
 
@@ -61,14 +68,13 @@ class Answerer:
         return self.run(Submission(ask, principal, request_hash, idempotency_key), wait_s)
 
     def run(self, submission: Submission, wait_s: float) -> Submitted:
-        arrived = self._tools.ladder.clock()
         earlier = self._earlier(submission)
         if earlier is not None:
             return self._waited(earlier, wait_s) if isinstance(earlier, Job) else earlier
         question, found = self._pricing.cheapest(submission.ask, submission.principal)
         if found is not None:
             return self._replayed(question, found, submission, new_id("q"))
-        job = Job(new_id("q"), submission.principal.prefix, submission.request_hash, arrived)
+        job = Job(new_id("q"), submission.principal.prefix, submission.request_hash)
         started = self._jobs.start(job, lambda job: self._work(job, question, submission), submission.attempt)
         _same_request(started.request_hash, submission)
         return self._waited(started, wait_s)
@@ -84,6 +90,8 @@ class Answerer:
         charged = None if stored is not None else self._tools.ledger.find(query_id)
         if charged is None or (charged[0] != principal.prefix and principal.role != "admin"):
             raise NotFound("there is no such query, or this key may not see it", {"query_id": query_id})
+        if charged[0] == IMPORT:
+            raise NotFound(BOUGHT_A_PROFILE, {"query_id": query_id})
         return _unanswered(query_id, charged[1].state)
 
     def cancel(self, query_id: str, principal: Principal) -> Submitted:
@@ -113,10 +121,16 @@ class Answerer:
         ]
         return batch_body([question for question, _ in priced], estimates, balances)
 
-    def replay_of(self, ask: Ask, principal: Principal) -> str | None:
-        """The query whose release answers this for nothing, if there is one."""
-        found = self._pricing.cheapest(ask, principal)[1]
-        return None if found is None else found.replay_of
+    def shows_now(self, ask: Ask, principal: Principal, shown: StoredAnswer) -> bool:
+        """Would asking again give this answer for nothing? Not if a public table that only its outer SQL reads has a
+        new version: then the same release gives another answer, and still for nothing."""
+        question, found = self._pricing.cheapest(ask, principal)
+        if found is None or found.replay_of != (shown.replay_of or shown.query_id):
+            return False
+        versions = versions_of(question.schema, all_tables(question.query))
+        if shown.versions is None:
+            return common_version(versions) == shown.data_version
+        return versions_to_text(versions) == shown.versions
 
     def line_cost(self, ask: Ask, principal: Principal) -> tuple[str, int]:
         """The unit in which a panel's line pays for this question, and what one refresh on new data costs."""
@@ -127,7 +141,9 @@ class Answerer:
         self._tools.catalog.schema(dataset, principal)
         ledger = self._tools.ledger
         past = ledger.history(principal.prefix, dataset=dataset)
-        return budget_body(ledger.balance(dataset), ledger.quota(dataset, principal.prefix), past, detail=detail)
+        balance, quota = ledger.balance(dataset), ledger.quota(dataset, principal.prefix)
+        paused = balance.paused or ledger.allowance(dataset, principal.person).paused
+        return budget_body(balance, quota, past, paused=paused, detail=detail)
 
     def history(self, principal: Principal, wanted: HistoryPart) -> list[dict[str, Any]]:
         """The caller's own questions, newest first."""
@@ -161,7 +177,8 @@ class Answerer:
         balance = self._tools.ledger.balance(question.query.dataset)
         facts = Facts(query_id, question.schema.data_version, None, found.replay_of, balance, found.receipt)
         try:
-            result = run_outer(self._tools.scratch, question.query, found.tables, self._tools.query_seconds)
+            caller = submission.principal.prefix
+            result = run_outer(self._tools.scratch, question.query, found.tables, self._tools.query_seconds, caller)
         except ScratchRefused as refused:
             raise ReplayRefused(str(refused), {"query_id": query_id}) from None
         body = encode(answer_body(question, found.tables, result, facts))
@@ -242,7 +259,8 @@ class Answerer:
 def _name(question: Question) -> Hashable:
     """What two requests share that would be charged for the same thing twice."""
     plans = tuple((plan.digest, repr(plan.bounds)) for plan in question.query.cores)
-    return question.query.dataset, question.schema.data_version, plans, repr(question.loss)
+    versions = versions_to_text(versions_of(question.schema, all_tables(question.query)))
+    return question.query.dataset, versions, plans, repr(question.loss)
 
 
 def _same_request(known_hash: str, submission: Submission) -> None:

@@ -3,9 +3,12 @@
 What can fail without looking at private rows has failed before the reserve: public keys are read and every core is
 emitted (service/walk/core_run.py). A bug in there is an error like any other bug, and costs nothing.
 
-Everything that somebody could see of the outcome (answer, failure, stored release, history, allowance)
-comes into being in the settle commit, and settling waits for the rung. So no other request, key or
-process can learn earlier than the caller how long the engine ran (docs/decisions/0020).
+From the charge to the moment at which the slot is given back exactly the promised time passes
+(service/walk/promised_time.py); up to the charge nothing has read a row.
+What takes a time that depends on private rows happens within it and elsewhere, in engine children and release
+processes. Outer SQL, encoding and settling begin when it is over: their time depends on released values alone. And
+everything that somebody could see of the outcome (answer, failure, stored release, history, allowance) comes into
+being in the settle commit. So nobody, with whatever key, can learn how long the engine ran (docs/decisions/0035).
 """
 
 import logging
@@ -15,20 +18,23 @@ from dataclasses import dataclass
 from service.catalog.store import Catalog
 from service.core.boundary import ReleasedTable
 from service.core.errors import AnswerFailed, FailedForNothing, OuterRefused, ServiceError, TooBusy
+from service.core.versions import versions_of
 from service.engine.base import Engine, EngineFailed, Scratch, ScratchRefused, Slot
-from service.ledger.book import Balance, Hold, Ledger
+from service.ledger.book import Balance, Hold, Ledger, NoRoomYet
 from service.ledger.holds import Outcome
 from service.privacy.noise.sampling import NoiseSource
 from service.released.store import Answers, PackedResult, StoredAnswer, packed
 from service.walk.answer_body import Facts, answer_body, receipt
 from service.walk.answer_json import encode
 from service.walk.core_run import CoreRun, declared_keys, fresh_salt
-from service.walk.failure_places import Allowance
 from service.walk.jobs import Job
-from service.walk.ladder import Ladder
 from service.walk.outer_sql import replicas_wanted, run_outer
+from service.walk.promised_time import PromisedTime
 from service.walk.question import Question
+from service.walk.releasing import Finished, Release, ReleaseHere, ReleaseOrder, Releasers
 from service.walk.reuse import kept
+from service.walk.room import Room
+from service.walk.sameness import all_tables
 from service.walk.submission import FAILED, Submission, to_store
 
 log = logging.getLogger("halftone.answer")
@@ -47,7 +53,8 @@ class WalkTools:
     scratch: Scratch
     answers: Answers
     noise: NoiseSource
-    ladder: Ladder
+    time: PromisedTime
+    releasers: Releasers
     query_seconds: float
     slot_wait_s: float = 10.0
 
@@ -82,37 +89,46 @@ class Walker:
 
     def __init__(self, tools: WalkTools) -> None:
         self._tools = tools
-        self._allowance = Allowance(tools.ledger)
 
     def walk(self, job: Job, question: Question, submission: Submission) -> bytes | None:
-        """The answer's bytes; None when the data was replaced since the question was priced: nothing happened."""
+        """The answer's bytes; None when data or defaults were replaced since it was priced: nothing happened."""
         tools = self._tools
-        with self._allowance.place(question.query.dataset, submission.principal.prefix, tools.slot_wait_s) as place:
-            charged = self._charge_and_run(job, question, submission)
-            if charged is None:
-                return None
-            if charged.tables is not None:
-                place.safe()
-            ending = self._ending(charged)
-            tools.ladder.hold_until_rung(job.arrived)
-            tools.ledger.settle(job.query_id, ending.outcome, lambda tx: tools.answers.put(tx, ending.result))
+        room = Room(tools.ledger, question.query.dataset, submission.principal.person, tools.slot_wait_s)
+        charged = room.when_there_is_some(lambda: self._charge_and_run(job, question, submission))
+        if charged is None:
+            return None
+        ending = self._ending(charged)
+        tools.ledger.settle(job.query_id, ending.outcome, lambda tx: tools.answers.put(tx, ending.result))
         if ending.error is not None:
             raise ending.error
         return ending.result.answer.body
 
     def _charge_and_run(self, job: Job, question: Question, submission: Submission) -> Charged | None:
-        """Invariant W1: the slot serves the data version whose declarations the price was made from."""
+        """Invariant W1: the slot serves the versions of the tables whose declarations the price was made from."""
         tools, dataset = self._tools, question.query.dataset
         with tools.engine.slot(dataset, tools.slot_wait_s, submission.principal.prefix) as slot:
-            if slot.data_version != question.schema.data_version:
+            read = versions_of(question.schema, all_tables(question.query))
+            if any(slot.version(table) != version for table, version in read.items()):
                 return None
             runs = _emitted(question, slot, job.query_id)
             balance = tools.ledger.balance(dataset).after(question.priced.cost)
+            if not self._keep_bounds(question):
+                return None
             job.refuse_if_cancelled()
-            entry = self._reserve(job, question, submission)
+            try:
+                entry = self._reserve(job, question, submission)
+            except NoRoomYet:
+                job.waits_again()
+                raise
             job.status = "running"
-            tables = self._touch(job, question, runs)
+            order, begun = self._order(job, question, runs), tools.time.clock()
+            tables = self._released_in_time(question, order, slot, begun=begun)
         return Charged(question, submission, job.query_id, entry, balance, tables)
+
+    def _keep_bounds(self, question: Question) -> bool:
+        """Store the fitted defaults before they are paid for; False: others are stored by now, so price it again."""
+        used = {each.basis: each.bounds for each in question.chosen if each is not None}
+        return not used or self._tools.catalog.kept_bounds.keep(question.query.dataset, used) == used
 
     def _reserve(self, job: Job, question: Question, submission: Submission) -> int:
         priced = question.priced
@@ -125,6 +141,7 @@ class Walker:
             share=priced.share,
             key=submission.key,
             receipt=receipt(question),
+            owner=submission.principal.person,
         )
         if submission.line is not None:
             submission.line.take(question)
@@ -135,20 +152,40 @@ class Walker:
                 submission.line.give_back()
             raise
 
-    def _touch(self, job: Job, question: Question, runs: list[CoreRun]) -> tuple[ReleasedTable, ...] | None:
-        """Every core, released; or None for any failure whatsoever, which only the operator's log tells apart."""
-        tools = self._tools
-        deadline = time.monotonic() + tools.query_seconds
-        tables = []
+    def _released_in_time(
+        self, question: Question, order: ReleaseOrder, slot: Slot, *, begun: float
+    ) -> tuple[ReleasedTable, ...] | None:
+        """Every core, released, when the promised time is over; or None for any failure whatsoever, which only the
+        operator's log tells apart."""
+        tools, query_id = self._tools, order.query_id
+        release = _started(tools.releasers, order, slot)
         try:
-            for core, run in enumerate(runs):
-                copies = replicas_wanted(question.query) if core == 0 else frozenset()
-                base = question.base[core] if question.base else None
-                tables.append(run.release(tools.noise, deadline, replicas=copies, base=base))
-        except Exception as cause:
-            _log("query failed after its charge", job.query_id, cause)
-            return None
-        return tuple(tables)
+            message = tools.time.keep(question.promise, release, begun, lambda: self._late(query_id))
+        except BaseException:
+            slot.spoil()  # its child may still answer somebody who no longer listens
+            raise
+        finally:
+            release.stop()
+        if isinstance(message, Finished):
+            return message.tables
+        slot.spoil()
+        _log("query failed after its charge", query_id, message.kind)
+        return None
+
+    def _late(self, query_id: str) -> None:
+        self._tools.ledger.late(query_id)
+        log.warning("query is late", extra={"query_id": query_id})
+
+    def _order(self, job: Job, question: Question, runs: tuple[CoreRun, ...]) -> ReleaseOrder:
+        copies = replicas_wanted(question.query)
+        return ReleaseOrder(
+            query_id=job.query_id,
+            runs=tuple(run.to_travel() for run in runs),
+            replicas=tuple(copies if core == 0 else frozenset() for core in range(len(runs))),
+            bases=question.base or (None,) * len(runs),
+            noise=self._tools.noise,
+            deadline=time.monotonic() + self._tools.query_seconds,
+        )
 
     def _ending(self, charged: Charged) -> Ending:
         """Whatever happened, one ending. Once the cores are released, nothing that follows is private."""
@@ -156,47 +193,55 @@ class Walker:
             if charged.tables is not None:
                 return self._released(charged, charged.tables)
         except Exception as cause:
-            _log("a released query could not be stored", charged.query_id, cause)
+            _log("a released query could not be stored", charged.query_id, type(cause).__name__)
         error = AnswerFailed(FAILED, {"query_id": charged.query_id})
         return Ending("failed", packed(_refusal(charged, error)), error)
 
     def _released(self, charged: Charged, tables: tuple[ReleasedTable, ...]) -> Ending:
         """The answer; or, if the free outer SQL has none, its refusal. The cores are kept either way."""
         question, query_id = charged.question, charged.query_id
-        releases = tuple(
-            kept(question, core, table, query_id=query_id, data_version=question.schema.data_version)
-            for core, table in enumerate(tables)
-        )
+        releases = tuple(kept(question, core, table, query_id=query_id) for core, table in enumerate(tables))
         try:
             body = self._body(charged, tables)
         except ScratchRefused as refused:
             error = OuterRefused(str(refused), {"query_id": query_id})
             return Ending("answered", packed(_refusal(charged, error), releases), error)
         except Exception as cause:
-            _log("released values could not be shaped", query_id, cause)
+            _log("released values could not be shaped", query_id, type(cause).__name__)
             error = OuterRefused(SHAPELESS, {"query_id": query_id})
             return Ending("answered", packed(_refusal(charged, error), releases), error)
         return Ending("answered", packed(to_store(charged.submission, question, query_id, body), releases))
 
     def _body(self, charged: Charged, tables: tuple[ReleasedTable, ...]) -> bytes:
         tools, question = self._tools, charged.question
-        result = run_outer(tools.scratch, question.query, tables, tools.query_seconds)
+        caller = charged.submission.principal.prefix
+        result = run_outer(tools.scratch, question.query, tables, tools.query_seconds, caller)
         facts = Facts(charged.query_id, question.schema.data_version, charged.entry, None, charged.balance)
         return encode(answer_body(question, tables, result, facts))
 
 
-def _emitted(question: Question, slot: Slot, query_id: str) -> list[CoreRun]:
+def _started(releasers: Releasers, order: ReleaseOrder, slot: Slot) -> Release:
+    """An order under way; one that could not be given fails like any other, when its time has come."""
+    try:
+        return releasers.start(order, slot)
+    except Exception as cause:
+        return ReleaseHere.failed(type(cause).__name__)
+
+
+def _emitted(question: Question, slot: Slot, query_id: str) -> tuple[CoreRun, ...]:
     """Every core, ready to run: with its keys, where they are declared or come from public tables, and emitted."""
     plans = question.priced.plans
     try:
         keys = [declared_keys(priced.plan, slot) if priced.plan.keys_declared else None for priced in plans]
-        return [CoreRun(slot, priced, public, fresh_salt()) for priced, public in zip(plans, keys, strict=True)]
+        emitted = (CoreRun.emitted(slot, *core, fresh_salt()) for core in zip(plans, keys, strict=True))
+        return tuple(emitted)
     except EngineFailed:
         raise TooBusy("the engine could not prepare this now; ask again", {"retry_after_s": 1}) from None
     except ServiceError:
         raise
     except Exception as bug:
-        _log("query failed before its charge", query_id, bug)
+        _log("query failed before its charge", query_id, type(bug).__name__)
+        log.debug("cause of %s", query_id, exc_info=bug)
         raise FailedForNothing(NOT_CHARGED, {"query_id": query_id}) from None
 
 
@@ -205,6 +250,5 @@ def _refusal(charged: Charged, error: ServiceError) -> StoredAnswer:
     return to_store(charged.submission, charged.question, charged.query_id, body, failed=True)
 
 
-def _log(event: str, query_id: str, cause: BaseException) -> None:
-    log.error(event, extra={"query_id": query_id, "cause": type(cause).__name__})
-    log.debug("cause of %s", query_id, exc_info=cause)
+def _log(event: str, query_id: str, kind: str) -> None:
+    log.error(event, extra={"query_id": query_id, "cause": kind})

@@ -8,9 +8,11 @@ failure for the caller.
 import itertools
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sqlglot import exp
 
 from service.core.boundary import Array, KeyTable, Primitive, ReleasedTable
 from service.core.errors import ConstructRefused
@@ -62,72 +64,98 @@ def fresh_salt() -> int:
     return secrets.randbits(63)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class CoreRun:
-    """One core on one slot, emitted when it is made; `keys` None: they are not declared and must be selected.
+    """One core, emitted, with its price; `keys` None: they are not declared and must be selected.
 
     What is emitted when:
 
-    - Stages 0 and 1 (bounds to be found, keys to be selected) depend on plan and price alone: here, before the charge.
+    - Stages 0 and 1 (bounds to be found, keys to be selected) depend on plan and price alone: `emitted`, before the
+      charge.
     - Stage 2 (the values) depends on the ranges and caps that stage 0 finds. Where it finds nothing, as in nearly all
-      queries, the values are emitted here and once. Else they are emitted here with the declared ranges, on trial,
+      queries, the values are emitted there and once. Else they are emitted there with the declared ranges, on trial,
       and again with what was found. What was found lies inside what was declared, and all that emission asserts of
       ranges (that codes, squares and bins fit their integers) holds for narrower ones too: what passed on trial does
       not fail after the charge. tests/property/test_emitted_before_the_charge.py holds it to that.
     - Keys that stage 1 selected are handed over with `compute`, as the key table: no work depends on them.
+
+    It holds no slot: the process that releases it is another one (service/walk/release_process.py).
     """
 
-    def __init__(self, slot: Slot, priced: PricedPlan, keys: KeyTable | None, salt: int) -> None:
-        self._slot = slot
-        self._priced = priced
-        self._keys = keys
-        self._salt = salt
-        self._bounds_work = self._work(priced.bounds_needs) if priced.bounds_needs else None
-        self._keys_work = self._work((_keys_need(priced),)) if keys is None else None
-        self._values_work = self._work(priced.value_needs())
+    priced: PricedPlan
+    keys: KeyTable | None
+    salt: int
+    bounds_work: Work | None
+    keys_work: Work | None
+    values_work: Work
+
+    @staticmethod
+    def emitted(slot: Slot, priced: PricedPlan, keys: KeyTable | None, salt: int) -> "CoreRun":
+        def work(needs: tuple[Need, ...]) -> Work:
+            return slot.work(priced.plan, needs, salt)
+
+        return CoreRun(
+            priced,
+            keys,
+            salt,
+            bounds_work=work(priced.bounds_needs) if priced.bounds_needs else None,
+            keys_work=work((_keys_need(priced),)) if keys is None else None,
+            values_work=work(priced.value_needs()),
+        )
+
+    def to_travel(self) -> "CoreRun":
+        """The same without its rows, unless they will be emitted again: a tree is large, and nothing else reads it."""
+        if self.bounds_work is not None:
+            return self
+        return replace(self, priced=replace(self.priced, plan=replace(self.priced.plan, rows=exp.Select(), tables={})))
 
     def release(
-        self,
-        noise: NoiseSource,
-        deadline: float,
-        *,
-        replicas: frozenset[str],
-        base: Mapping[Primitive, Array] | None,
+        self, at: "Releasing", *, replicas: frozenset[str], base: Mapping[Primitive, Array] | None
     ) -> ReleasedTable:
-        """Bounds if they must be found, keys if they are not declared, then the values; until `deadline`
-        (time.monotonic()).
+        """Bounds if they must be found, keys if they are not declared, then the values.
 
         `base` holds primitives released before on the same frame: fresh noise refines them.
         """
-        priced, work = self._priced, self._values_work
-        if self._bounds_work is not None:
-            found = release_bounds(priced, self._compute(self._bounds_work, None, deadline), noise)
+        priced, work = self.priced, self.values_work
+        if self.bounds_work is not None:
+            found = release_bounds(priced, at.compute(self.bounds_work, None), at.noise)
             priced = priced.given(found)
-            work = self._work(priced.value_needs())
-        selected: KeyTable | SelectedKeys | None = self._keys
+            work = at.slot.work(priced.plan, priced.value_needs(), self.salt)
+        selected: KeyTable | SelectedKeys | None = self.keys
         if selected is None:
-            selected = self._selected(priced, noise, deadline)
+            selected = self._selected(priced, at)
         public = selected.keys if isinstance(selected, SelectedKeys) else selected
-        exacts = self._compute(work, public, deadline)
+        exacts = at.compute(work, public)
         if base is None:
-            return release_values(priced, selected, exacts, noise, replicas=replicas)
-        assert self._keys is not None, "only declared keys are refined"
-        fresh = release_primitives(priced, self._keys, exacts, noise)
-        return derive(priced.plan, self._keys, top_up(base, fresh), replicas=replicas)
+            return release_values(priced, selected, exacts, at.noise, replicas=replicas)
+        assert self.keys is not None, "only declared keys are refined"
+        fresh = release_primitives(priced, self.keys, exacts, at.noise)
+        return derive(priced.plan, self.keys, top_up(base, fresh), replicas=replicas)
 
-    def _selected(self, priced: PricedPlan, noise: NoiseSource, deadline: float) -> SelectedKeys:
+    def _selected(self, priced: PricedPlan, at: "Releasing") -> SelectedKeys:
         """The keys that may be named, with the people that were counted for it: those may be reused."""
-        assert self._keys_work is not None
-        ((_, exact),) = self._compute(self._keys_work, None, deadline)
-        return release_keys(priced, exact, noise)
+        assert self.keys_work is not None
+        ((_, exact),) = at.compute(self.keys_work, None)
+        selected = release_keys(priced, exact, at.noise)
+        at.selected(selected.keys.size)
+        return selected
 
-    def _work(self, needs: tuple[Need, ...]) -> Work:
-        return self._slot.work(self._priced.plan, needs, self._salt)
 
-    def _compute(self, work: Work, keys: KeyTable | None, deadline: float) -> Computed:
-        left_s = deadline - time.monotonic()
+@dataclass(frozen=True, slots=True)
+class Releasing:
+    """Where a core is released: a slot, until `deadline` (time.monotonic()), with noise from `noise`. `selected` is
+    told how many keys may be named, as soon as that is public."""
+
+    slot: Slot
+    noise: NoiseSource
+    deadline: float
+    selected: Callable[[int], None] = lambda groups: None
+
+    def compute(self, work: Work, keys: KeyTable | None) -> Computed:
+        left_s = self.deadline - time.monotonic()
         if left_s <= 0:
             raise EngineFailed("deadline")
-        return self._slot.compute(work, keys, left_s)
+        return self.slot.compute(work, keys, left_s)
 
 
 def _keys_need(priced: PricedPlan) -> Need:

@@ -17,6 +17,7 @@ from service.walk.answer_body import (
     similar_left,
 )
 from service.walk.answer_json import to_json
+from service.walk.clipped import clipped
 from service.walk.question import Question
 
 
@@ -29,6 +30,7 @@ def estimate_body(question: Question, balance: Balance, replay_of: str | None) -
         "cost": cost_shown(question, replay_of),
         "would_need": would_need(question),
         "fits": fits,
+        "seconds": 0.0 if replay_of is not None else question.promise.seconds,
         "mechanisms": list(priced.mechanisms),
         "columns": [_column(question, output) for output in question.query.outer.outputs],
         "groups": [_groups(plan) for plan in priced.plans],
@@ -79,7 +81,26 @@ def defaults_applied(question: Question) -> dict[str, Any]:
             applied[name] = getattr(used, name)
     if ask.min_units is None:
         applied["min_units"] = used.min_units
+    if said := _bounds_from(question, applied):
+        applied["bounds_from"] = said
     return applied
+
+
+def _bounds_from(question: Question, applied: Mapping[str, Any]) -> str:
+    """Where bounds come from that the request left out, in words; nothing where it gave both."""
+    declared, chosen = question.schema.defaults, question.chosen[0] if question.chosen else None
+    said = []
+    for name in ("rows_per_unit", "groups_per_unit"):
+        if name not in applied:
+            continue
+        if getattr(declared, name) is not None:
+            said.append(f"{name}: declared for the dataset")
+        elif chosen is None:
+            said.append(f"{name}: fixed, because no profile says what fits")
+        else:
+            since = ", as first used" if chosen.kept else ""
+            said.append(f"{name}: fitted to the profile ({', '.join(chosen.bounds.profiles)}{since})")
+    return "; ".join(said)
 
 
 def batch_body(
@@ -133,4 +154,5 @@ def _column(question: Question, output: Output) -> dict[str, Any]:
             prediction = question.priced.plans[output.direct[0]].predictions.get(output.direct[1])
         shown["noise_std"] = to_json(prediction.noise_std) if prediction else None
         shown["half_width_95"] = to_json(prediction.half_width_95) if prediction else None
+        shown |= clipped(output, question.query, question.schema).fields()
     return shown

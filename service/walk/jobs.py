@@ -26,7 +26,6 @@ class Job:
     query_id: str
     principal: str
     request_hash: str
-    arrived: float  # on the ladder's clock
     status: str = "queued"
     body: bytes | None = None
     error: ServiceError | None = None
@@ -40,6 +39,10 @@ class Job:
         """About to be charged: from here on it can not be cancelled."""
         if not self._fate.acquire(blocking=False):
             raise Conflict("the query was cancelled before it cost anything", {"query_id": self.query_id})
+
+    def waits_again(self) -> None:
+        """Not charged after all: it can be cancelled as before."""
+        self._fate.release()
 
     def cancel(self) -> bool:
         """Stop before the charge; False when it is too late for that."""

@@ -7,11 +7,13 @@ can happen: there it is said, in the answer and in the estimate.
 from math import prod
 
 from service.core.plan import Key, Plan, Query
+from service.core.schema import Schema
+from service.walk.clipped import lost_words, rows_lost
 
 
-def plan_notes(query: Query, unit: str) -> tuple[str, ...]:
+def plan_notes(query: Query, schema: Schema) -> tuple[str, ...]:
     """Notes of every core, in the order of the cores."""
-    return tuple(note for plan in query.cores for note in (*_groups(plan), *_rows(plan, unit)))
+    return tuple(note for plan in query.cores for note in (*_groups(plan), *_rows(plan, schema)))
 
 
 def _groups(plan: Plan) -> list[str]:
@@ -29,10 +31,10 @@ def _name(key: Key) -> str:
     return ".".join(key.public) if key.domain is None and key.public is not None else key.label
 
 
-def _rows(plan: Plan, unit: str) -> list[str]:
-    """Where a unit may have more rows than count, the answer can be too low."""
-    bounds, proven = plan.bounds, plan.row_bound
-    if proven is not None and not proven.tables and proven.constant <= bounds.rows_per_unit:
+def _rows(plan: Plan, schema: Schema) -> list[str]:
+    """Where a unit may have more rows than count, the answer can be too low: by how much, where a profile tells."""
+    bounds, proven, lost = plan.bounds, plan.row_bound, rows_lost(plan, schema)
+    if lost == (0, 0) or (proven is not None and not proven.tables and proven.constant <= bounds.rows_per_unit):
         return []
     clipped = [
         each
@@ -42,7 +44,8 @@ def _rows(plan: Plan, unit: str) -> list[str]:
     if not clipped:
         return []
     how = " (the root of the squares over groups)" if bounds.clip == "l2" else ""
+    known = "" if lost is None else f" {lost_words(plan, schema.unit, lost)}"
     return [
-        f"At most {bounds.rows_per_unit} rows of one {unit} count{how}; the rows of one with more are scaled down to"
-        " that. Intervals do not contain this: bounds.rows_per_unit moves it, against more noise."
+        f"At most {bounds.rows_per_unit} rows of one {schema.unit} count{how}; the rows of one with more are scaled"
+        f" down to that.{known} Intervals do not contain this: bounds.rows_per_unit moves it, against more noise."
     ]

@@ -15,7 +15,15 @@ from service.core.boundary import Array, ReleasedTable
 from service.core.plan import Aggregate, Key, Output, Plan, Query
 from service.core.prepared import POSITION
 from service.core.schema import BIGINT, SqlType
-from service.engine.base import Cells, Scratch, ScratchColumns, ScratchLost, ScratchRefused, TypedColumn
+from service.engine.base import (
+    Cells,
+    Scratch,
+    ScratchColumns,
+    ScratchLost,
+    ScratchRefused,
+    ScratchResult,
+    TypedColumn,
+)
 
 KEY_TYPES = ("BOOLEAN", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP")
 REPLICA_CELLS_MAX = 4_000_000  # beyond this, arithmetic over aggregates has no interval
@@ -38,7 +46,23 @@ def replicas_wanted(query: Query) -> frozenset[str]:
     return frozenset(name for output in query.outer.outputs if _is_computed(output) for _, name in output.uses)
 
 
-def run_outer(scratch: Scratch, query: Query, released: Sequence[ReleasedTable], deadline_s: float) -> OuterResult:
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The scratch engine, asked in somebody's name: analysts take turns there."""
+
+    scratch: Scratch
+    caller: str
+    deadline_s: float
+
+    def run(
+        self, select: exp.Expression, tables: Mapping[str, ScratchColumns], public: tuple[str, ...], dataset: str
+    ) -> ScratchResult:
+        return self.scratch.run(select, tables, public, dataset, self.deadline_s, caller=self.caller)
+
+
+def run_outer(
+    scratch: Scratch, query: Query, released: Sequence[ReleasedTable], deadline_s: float, caller: str = ""
+) -> OuterResult:
     """Run the outer SQL and attach intervals to the rows that it kept."""
     outer = query.outer
     plain = as_released(query, released)
@@ -46,14 +70,15 @@ def run_outer(scratch: Scratch, query: Query, released: Sequence[ReleasedTable],
         return plain
     pairs = zip(query.cores, released, strict=True)
     tables = {f"core_{index}": with_types(plan, core_columns(table)) for index, (plan, table) in enumerate(pairs)}
-    result = scratch.run(outer.select, tables, outer.public_tables, query.dataset, deadline_s)
+    asking = Asking(scratch, caller, deadline_s)
+    result = asking.run(outer.select, tables, outer.public_tables, query.dataset)
     width = len(outer.outputs)
     types, size = result.types[:width], result.size
     cells = [result.cells(at) for at in range(width)]
     if not outer.row_wise:
         return OuterResult(types, size, cells, [None] * width)
     positions = np.asarray(result.cells(width), dtype=np.int64)
-    found = _column_intervals(scratch, query, released[0], deadline_s)
+    found = _column_intervals(asking, query, released[0])
     intervals = [None if ends is None else (ends[0][positions], ends[1][positions]) for ends in found]
     return OuterResult(types, size, cells, intervals)
 
@@ -128,9 +153,7 @@ def _is_computed(output: Output) -> bool:
     return output.role == "value" and output.direct is None and output.expression is not None and bool(output.uses)
 
 
-def _column_intervals(
-    scratch: Scratch, query: Query, table: ReleasedTable, deadline_s: float
-) -> list[tuple[Array, Array] | None]:
+def _column_intervals(asking: Asking, query: Query, table: ReleasedTable) -> list[tuple[Array, Array] | None]:
     """Per output: arrays of low and high by position, or None. Arithmetic over an aggregate that can not be
     simulated has none: to hold it still would promise too little noise."""
     computed = [
@@ -138,7 +161,7 @@ def _column_intervals(
         for index, output in enumerate(query.outer.outputs)
         if _is_computed(output) and all(name in table.replicas for _, name in output.uses)
     ]
-    simulated = _simulate(scratch, query, table, computed, deadline_s) if computed else {}
+    simulated = _simulate(asking, query, table, computed) if computed else {}
     intervals: list[tuple[Array, Array] | None] = []
     for index, output in enumerate(query.outer.outputs):
         if output.direct is not None and output.role == "value" and output.direct[1] in table.columns:
@@ -150,7 +173,7 @@ def _column_intervals(
 
 
 def _simulate(
-    scratch: Scratch, query: Query, table: ReleasedTable, computed: list[int], deadline_s: float
+    asking: Asking, query: Query, table: ReleasedTable, computed: list[int]
 ) -> dict[int, tuple[Array, Array]]:
     """Evaluate the computed outputs on every replica of every group, and take the middle 95%."""
     if not table.replicas:
@@ -167,12 +190,12 @@ def _simulate(
         *(_alias_cast(outputs[index], f"o{index}") for index in computed), exp.column(POSITION, quoted=True)
     ).from_(exp.to_table("core_0"))
     try:
-        result = scratch.run(select, {"core_0": columns}, (), query.dataset, deadline_s)
+        result = asking.run(select, {"core_0": columns}, (), query.dataset)
     except ScratchRefused as refused:
         # A copy has fractions where the value is whole, and may not fit the SQL; the values themselves do.
         if len(computed) == 1 or isinstance(refused, ScratchLost):
             return {}
-        alone = (_simulate(scratch, query, table, [index], deadline_s) for index in computed)
+        alone = (_simulate(asking, query, table, [index]) for index in computed)
         return {index: ends for found in alone for index, ends in found.items()}
     order = np.argsort(result.cells(len(computed)), kind="stable")
     bounds: dict[int, tuple[Array, Array]] = {}

@@ -6,11 +6,12 @@ version finds the stored release and costs nothing.
 """
 
 import hashlib
+import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from service.core.ask_codec import ask_from_text
 from service.core.errors import BudgetExhausted, NotFound, ServiceError
@@ -56,12 +57,12 @@ class PanelLine:
 
     def take(self, question: Question) -> None:
         unit, cost = line_amount(question)
-        if unit != self.panel.unit or not self.panels.pay(self.panel.name, cost):
+        if unit != self.panel.unit or not self.panels.pay(self.panel, cost):
             raise BudgetExhausted("the panel's budget line does not cover another refresh", {"account": "panel"})
         self.paid = cost
 
     def give_back(self) -> None:
-        self.panels.give_back(self.panel.name, self.paid)
+        self.panels.give_back(self.panel, self.paid)
         self.paid = 0
 
 
@@ -71,7 +72,7 @@ class Refresher:
     def __init__(self, using: RefreshTools) -> None:
         self._using = using
         self._stop = threading.Event()
-        self._published: dict[str, str] = {}  # panel: the query that its published rows come from
+        self._published: dict[tuple[str, str], str] = {}  # panel: the query that its published rows come from
         self._thread = threading.Thread(target=self._loop, name="panels", daemon=True)
 
     def start(self) -> None:
@@ -82,22 +83,19 @@ class Refresher:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def refresh(self, name: str) -> Panel:
+    def refresh(self, panel: Panel) -> Panel:
         """Refresh one panel now, whatever its period."""
-        panel = self._using.panels.get(name)
-        if panel is None:
-            raise NotFound("there is no such panel", {"panel": name})
         self._refresh(panel, now_text())
-        refreshed = self._using.panels.get(name)
+        refreshed = self._using.panels.get(dataset=panel.dataset, name=panel.name)
         if refreshed is None:
-            raise NotFound("there is no such panel", {"panel": name})
+            raise NotFound("there is no such panel", {"panel": panel.name})
         return refreshed
 
-    def forget(self, name: str) -> None:
+    def forget(self, panel: Panel) -> None:
         """Remove a panel, and the table that BI tools read."""
-        self._using.panels.delete(name)
-        self._published.pop(name, None)
-        self._quietly(name, lambda publisher: publisher.withdraw(name))
+        self._using.panels.delete(panel)
+        self._published.pop((panel.dataset, panel.name), None)
+        self._quietly(panel, lambda publisher: publisher.withdraw(panel.table_name))
 
     def tick(self) -> None:
         """Every panel that is due, one after the other."""
@@ -120,61 +118,90 @@ class Refresher:
         panels = self._using.panels
         owner = self._using.owners.principal(panel.owner)
         if owner is None:
-            panels.stale(panel.name, "owner-revoked", "the key that owns this panel is no longer valid")
+            panels.stale(panel, "owner-revoked", "the key that owns this panel is no longer valid")
             return
         try:
             self._ask(panel, owner, now)
         except ServiceError as error:
-            panels.stale(panel.name, error.code, f"{error.title}: {error.detail}")
+            panels.stale(panel, error.code, f"{error.title}: {error.detail}")
         except Exception as bug:
-            log.error("a refresh ended in a bug", extra={"panel": panel.name, "kind": type(bug).__name__})
-            panels.stale(panel.name, "internal-error", "the refresh could not be completed")
+            log.error("a refresh ended in a bug", extra=_logged(panel, bug))
+            panels.stale(panel, "internal-error", "the refresh could not be completed")
 
     def _ask(self, panel: Panel, owner: Principal, now: str) -> None:
         using, line = self._using, PanelLine(panel, self._using.panels)
         ask = ask_from_text(panel.request)
         if self._is_current(panel, ask, owner):
-            using.panels.confirmed(panel.name, now)
+            using.panels.confirmed(panel, now)
             self._publish(panel)
             return
-        submission = Submission(ask, owner, _hashed(panel.request), key=f"panel {panel.name} {now}", line=line)
+        attempt = f"panel {panel.dataset} {panel.name} {now}"
+        submission = Submission(ask, owner, _hashed(panel.request), key=attempt, line=line)
         done = using.answerer.run(submission, using.patience_s)
         if done.body is None:
-            using.panels.stale(panel.name, "running", "the refresh takes long; the next one will find its answer")
+            using.panels.stale(panel, "running", "the refresh takes long; the next one will find its answer")
             return
-        using.panels.refreshed(panel, query_id=done.query_id, cost_pico=line.paid, now=now)
+        using.panels.refreshed(
+            panel, query_id=done.query_id, cost_pico=line.paid, now=now, bounds_change=self._change(panel, done.body)
+        )
         self._publish(panel)
+
+    def _change(self, panel: Panel, body: bytes) -> str | None:
+        """A default that an admin accepted makes a jump in the panel's values, which is not one in the data."""
+        shown = None if panel.query_id is None else self._using.answers.get(panel.query_id)
+        if shown is None or shown.status != "answered" or shown.dataset != panel.dataset:
+            return None
+        return bounds_change(json.loads(shown.body), json.loads(body))
 
     def _is_current(self, panel: Panel, ask: Ask, owner: Principal) -> bool:
         """Does the panel already show what the store would answer for nothing?"""
         shown = None if panel.query_id is None else self._using.answers.get(panel.query_id)
         if shown is None:
             return False
-        return self._using.answerer.replay_of(ask, owner) == (shown.replay_of or shown.query_id)
+        return self._using.answerer.shows_now(ask, owner, shown)
 
     def _publish(self, panel: Panel) -> None:
         """Write the newest answer for BI tools, unless this process has done so: what failed once is made up."""
-        name = panel.name
-        newest = self._using.panels.history(name, limit=1)
-        if self._using.publisher is None or not newest or self._published.get(name) == newest[0][1]:
+        named, newest = (panel.dataset, panel.name), self._using.panels.history(panel, limit=1)
+        if self._using.publisher is None or not newest or self._published.get(named) == newest[0][1]:
             return
         released_at, query_id = newest[0]
         stored = self._using.answers.get(query_id)
         if stored is None or stored.dataset != panel.dataset:
-            return  # the name was another panel's before
-        if self._quietly(name, lambda to: to.publish(name, stored.body, released_at)):
-            self._published[name] = query_id
+            return
+        if self._quietly(panel, lambda to: to.publish(panel.table_name, stored.body, released_at)):
+            self._published[named] = query_id
 
-    def _quietly(self, name: str, act: Callable[[Publisher], None]) -> bool:
+    def _quietly(self, panel: Panel, act: Callable[[Publisher], None]) -> bool:
         """BI tools read a copy: that it could not be written must not take the panel away."""
         if self._using.publisher is None:
             return False
         try:
             act(self._using.publisher)
         except Exception as bug:
-            log.error("a panel could not be published", extra={"panel": name, "kind": type(bug).__name__})
+            log.error("a panel could not be published", extra=_logged(panel, bug))
             return False
         return True
+
+
+def _logged(panel: Panel, bug: Exception) -> dict[str, str]:
+    return {"panel": panel.name, "dataset": panel.dataset, "kind": type(bug).__name__}
+
+
+def bounds_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    """How the bounds of two answers differ, in words; None: they are the same."""
+    old, new = (_by_core(answer["receipt"]["bounds"]) for answer in (before, after))
+    told = [
+        f"{name} {old[core][name]} → {new[core][name]}"
+        for core in new
+        for name in ("rows_per_unit", "groups_per_unit")
+        if core in old and old[core][name] != new[core][name]
+    ]
+    return ", ".join(dict.fromkeys(told)) or None
+
+
+def _by_core(bounds: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"": bounds} if "rows_per_unit" in bounds else bounds
 
 
 def _hashed(request: str) -> str:

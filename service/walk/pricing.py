@@ -1,12 +1,16 @@
 """Before the charge: what a question costs, or who has paid for it already. Reads no data; failing is free."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from service.catalog.store import Catalog
+from service.core.amounts import Terms
 from service.core.request import Ask, Principal
+from service.core.schema import Schema
 from service.ledger.book import Ledger
 from service.released.store import Answers
-from service.walk.question import Question, put_question
+from service.walk.planner import Planner, PlanningJob
+from service.walk.promised_time import PromisedTime
+from service.walk.question import Question
 from service.walk.rehearsal import Rehearsal
 from service.walk.reuse import Replayed, lessened, on_frames, replay
 
@@ -19,13 +23,26 @@ class Pricing:
     ledger: Ledger
     answers: Answers
     rehearsal: Rehearsal
+    planner: Planner
+    time: PromisedTime
 
     def question(self, ask: Ask, principal: Principal) -> Question:
         """At its full price, whatever is stored; refused if its outer SQL could not run whatever is released."""
         schema = self.catalog.schema(ask.dataset, principal)
-        question = put_question(ask, schema, self.ledger.terms(ask.dataset))
-        self.rehearsal.check(question.query, schema)
-        return question
+        balance = self.ledger.balance(ask.dataset)
+        question = self._planned(ask, schema, balance.terms, principal)
+        promise = self.time.promise(question.priced.plans, schema.sizes, balance.safety)
+        self.rehearsal.check(question.query, schema, principal.prefix)
+        return replace(question, promise=promise)
+
+    def _planned(self, ask: Ask, schema: Schema, terms: Terms, principal: Principal) -> Question:
+        """Planned with the bounds that fit; again with those that an earlier charge has kept, where they differ."""
+        question = self.planner.plan(PlanningJob(ask, schema, terms), principal.prefix)
+        chosen = [each for each in question.chosen if each is not None]
+        known = self.catalog.kept_bounds.of(ask.dataset, [each.basis for each in chosen])
+        if any(known.get(each.basis, each.bounds) != each.bounds for each in chosen):
+            return self.planner.plan(PlanningJob(ask, schema, terms, known), principal.prefix)
+        return replace(question, chosen=tuple(each and each.known_as(known) for each in question.chosen))
 
     def cheapest(self, ask: Ask, principal: Principal) -> tuple[Question, Replayed | None]:
         """The question, and stored releases that answer it for nothing; else at the price of what they lack."""

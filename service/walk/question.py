@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from service.catalog.check import bound_value
+from service.catalog.check_columns import bound_value
 from service.core.amounts import PICO, Terms, show_pico
 from service.core.boundary import Array, Primitive
 from service.core.errors import BoundsMissing, CatalogRefused, LossOutOfRange
+from service.core.fitted import Basis, FittedBounds
 from service.core.plan import Loss, Query
 from service.core.request import Ask
 from service.core.schema import DATE, TIMESTAMP, Schema
 from service.privacy.pricing.price import price
 from service.privacy.pricing.priced import PricedQuery
 from service.sql.understand import understand
+from service.walk.defaults import NOTHING_KEPT, Chosen, with_fitted_bounds
 from service.walk.notes import plan_notes
+from service.walk.promised_time import NOTHING_PROMISED, Promise
 
 DELTA_PARTS = 100  # undeclared keys take a hundredth of the dataset's selection delta, unless the request says
 
@@ -22,7 +25,9 @@ DELTA_PARTS = 100  # undeclared keys take a hundredth of the dataset's selection
 class Question:
     """One request, understood and priced. Invariant P3: pricing it again gives the same price.
 
-    `base`: per core, stored primitives that the answer is topped up from; then `priced` is the difference.
+    `base`: per core, stored primitives that the answer is topped up from; then `priced` is the difference. `promise`
+    is made where the engine and the dataset's safety factor are known (service/walk/pricing.py). `chosen`: per core,
+    the bounds that were fitted to a profile, where they were.
     """
 
     ask: Ask
@@ -32,18 +37,20 @@ class Question:
     priced: PricedQuery
     notes: tuple[str, ...] = field(default=())
     base: tuple[Mapping[Primitive, Array], ...] = ()
+    promise: Promise = NOTHING_PROMISED
+    chosen: tuple[Chosen | None, ...] = ()
 
 
-def put_question(ask: Ask, schema: Schema, terms: Terms) -> Question:
-    """Understand the SQL, settle what it may cost, price it."""
+def put_question(ask: Ask, schema: Schema, terms: Terms, kept: Mapping[Basis, FittedBounds] = NOTHING_KEPT) -> Question:
+    """Understand the SQL, settle its bounds and what it may cost, price it."""
     ask = settled(ask, schema)
-    query = understand(ask, schema)
+    query, chosen = with_fitted_bounds(understand(ask, schema), ask, schema, kept)
     loss = offered(ask, schema, query, terms)
     check_names(query, loss)
     priced = price(query, loss, terms)
     check_cap(priced, schema, terms)
-    notes = (*query.notes, *plan_notes(query, schema.unit), *priced.notes)
-    return Question(ask, schema, query, loss, priced, notes=notes)
+    notes = (*query.notes, *plan_notes(query, schema), *priced.notes)
+    return Question(ask, schema, query, loss, priced, notes=notes, chosen=chosen)
 
 
 def settled(ask: Ask, schema: Schema) -> Ask:

@@ -34,12 +34,12 @@ class Rehearsal:
         self._scratch = scratch
         self._passed: OrderedDict[tuple[str, Tables], tuple[str, ...]] = OrderedDict()
 
-    def check(self, query: Query, schema: Schema) -> None:
+    def check(self, query: Query, schema: Schema, caller: str = "") -> None:
         """Raises ConstructRefused where the outer SQL could not run on any released values."""
         if is_plain(query):
             return
         try:
-            types = self._types(query.outer.select, _tables(query, schema))
+            types = self._types(query.outer.select, _tables(query, schema), caller)
         except ScratchLost:
             raise TooBusy("the SQL could not be checked now; ask again", {"retry_after_s": 1}) from None
         except ScratchRefused as refused:
@@ -49,14 +49,15 @@ class Rehearsal:
             ) from None
         _check_outputs(query, types)
 
-    def _types(self, select: exp.Expression, tables: Tables) -> tuple[str, ...]:
+    def _types(self, select: exp.Expression, tables: Tables, caller: str) -> tuple[str, ...]:
         """Kept by the text of the tree: a tree is large, and two that are written alike run alike."""
         key = (select.sql(dialect=OWN_DIALECT), tables)
         known = self._passed.get(key)
         if known is not None:
             self._passed.move_to_end(key)
             return known
-        types = self._scratch.rehearse(select, {name: dict(columns) for name, columns in tables}, SECONDS)
+        shapes = {name: dict(columns) for name, columns in tables}
+        types = self._scratch.rehearse(select, shapes, SECONDS, caller=caller)
         self._passed[key] = types
         while len(self._passed) > REMEMBERED:
             self._passed.popitem(last=False)

@@ -1,7 +1,7 @@
 """Questions that a stored release already answers: free, because nothing new leaves the boundary.
 
 A core is stored as its keys and noisy primitives under its frame (service/walk/sameness.py). Another question
-on the same frame and data version is derived from it when the primitives express all of its
+on the same frame and the same versions of its tables is derived from it when the primitives express all of its
 aggregates, under the same bounds and with no more noise than its price would buy.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from service.core.boundary import Array, KeyTable, Primitive, ReleasedTable
 from service.core.plan import Attribute, Measure, Plan
+from service.core.versions import versions_of, versions_to_text
 from service.privacy.pricing.no_worse import no_worse, under_same_bounds
 from service.privacy.pricing.priced import PricedPlan
 from service.privacy.pricing.refine import difference
@@ -24,7 +25,7 @@ from service.released.store import Answers, StoredRelease
 from service.walk.answer_body import receipt
 from service.walk.outer_sql import replicas_wanted
 from service.walk.question import Question
-from service.walk.sameness import frame, identity
+from service.walk.sameness import core_tables, frame, identity
 
 KEY, PRIMITIVE = "key:", "primitive:"
 ELSEWHERE = "-"  # no measure has this name
@@ -43,14 +44,15 @@ OnFrames = tuple[list[StoredRelease], ...]
 
 
 def on_frames(answers: Answers, question: Question) -> OnFrames:
-    """Per core, what was released before on the same rows, keys and data version; newest first."""
+    """Per core, what was released before on the same rows, keys and versions of their tables; newest first."""
     schema = question.schema
     return tuple(
-        answers.releases(schema.dataset, schema.data_version, frame(priced.plan)) for priced in question.priced.plans
+        answers.releases(schema.dataset, versions_of(schema, core_tables(priced.plan)), frame(priced.plan))
+        for priced in question.priced.plans
     )
 
 
-def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, data_version: int) -> StoredRelease:
+def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str) -> StoredRelease:
     """One released core as the store keeps it."""
     priced = question.priced.plans[core]
     plan = priced.plan
@@ -67,7 +69,9 @@ def kept(question: Question, core: int, table: ReleasedTable, *, query_id: str, 
         "selection": _selection(priced),
         "receipt": receipt(question),
     }
-    return StoredRelease(query_id, core, question.schema.dataset, data_version, frame(plan), head, arrays)
+    schema = question.schema
+    versions = versions_to_text(versions_of(schema, core_tables(plan)))
+    return StoredRelease(query_id, core, schema.dataset, schema.data_version, frame(plan), head, arrays, versions)
 
 
 def replay(question: Question, stored: OnFrames) -> Replayed | None:

@@ -1,8 +1,8 @@
 """What makes two questions comparable: the same rows and keys (a frame), the same measures.
 
-A release is stored under its frame. A later question on the same frame and data version can be
-derived from it when every measure and attribute that it needs is among the stored ones, whatever its
-aliases, projection, HAVING or ORDER BY.
+A release is stored under its frame and the versions of the tables that it reads (service/core/versions.py). A later
+question on the same frame and versions can be derived from it when every measure and attribute that it needs is among
+the stored ones, whatever its aliases, projection, HAVING or ORDER BY.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import json
 
 from sqlglot import exp
 
-from service.core.plan import Attribute, Measure, Plan
+from service.core.plan import Attribute, Measure, Plan, Query
 from service.core.prepared import UNIT_COLUMN
 from service.sql.expr.canonical import canonical_text
 
@@ -24,6 +24,17 @@ def frame(plan: Plan) -> str:
     ]
     keys = [[key.name, str(key.type), repr(key.domain), repr(key.public)] for key in plan.keys]
     return _digest([selected, rest, keys])
+
+
+def core_tables(plan: Plan) -> frozenset[str]:
+    """The tables that a core is computed from: its rows, and public keys."""
+    rows = {table.name for table in plan.rows.find_all(exp.Table)}
+    return frozenset(rows | {key.public[0] for key in plan.keys if key.public is not None})
+
+
+def all_tables(query: Query) -> frozenset[str]:
+    """Those of every core, and public ones that the outer SQL reads."""
+    return frozenset(query.outer.public_tables).union(*(core_tables(plan) for plan in query.cores))
 
 
 def identity(plan: Plan, argument: Measure | Attribute) -> str:

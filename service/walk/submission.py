@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from service.core.request import Ask, Principal
+from service.core.versions import versions_of, versions_to_text
 from service.released.store import StoredAnswer
 from service.walk.question import Question
+from service.walk.sameness import all_tables
 
 FAILED = "the query could not be completed; its cost stays spent"
 
@@ -67,4 +69,5 @@ def to_store(
         status="failed" if failed else "answered",
         body=body,
         replay_of=replay_of,
+        versions=versions_to_text(versions_of(question.schema, all_tables(question.query))),
     )

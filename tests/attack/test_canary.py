@@ -63,7 +63,13 @@ def plant(folder: Path) -> None:
 
 
 def register(running: Running) -> None:
-    dataset = {"unit": "person", "epsilon": "100", "delta": "1e-6", "defaults": {"epsilon": "1", "delta": "1e-8"}}
+    dataset = {
+        "unit": "person",
+        "epsilon": "100",
+        "delta": "1e-6",
+        "weak": True,
+        "defaults": {"epsilon": "1", "delta": "1e-8"},
+    }
     assert running.ask("PUT", "/v1/datasets/town", "admin", json=dataset).status_code == 201
     table = {
         "source": {"kind": "parquet", "path": "people.parquet"},

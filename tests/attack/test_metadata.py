@@ -80,4 +80,4 @@ def test_an_undeclared_type_does_not_depend_on_values(house: House) -> None:
         house.books.administration.wait("shop", name)
     tables = house.ask("GET", "/v1/datasets/shop", "analyst").json()["tables"]
     assert tables["all_numbers"]["columns"] == tables["one_word"]["columns"]
-    assert tables["one_word"]["columns"]["value"] == {"type": "VARCHAR"}
+    assert tables["one_word"]["columns"]["value"] == {"type": "VARCHAR", "max_bytes": 256}

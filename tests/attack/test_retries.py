@@ -50,8 +50,8 @@ def allowance(opened: tuple[Books, Walk]) -> None:
     ledger = opened[0].ledger
     ledger.resume("clinic", AGAIN)
     for principal in (ANALYST, OTHER):
-        if ledger.quota("clinic", principal.prefix).failures:
-            ledger.resume("clinic", AGAIN, prefix=principal.prefix)
+        if ledger.allowance("clinic", principal.prefix).failures:
+            ledger.resume("clinic", AGAIN, owner=principal.prefix)
 
 
 def counting(number: int, **more: Any) -> Ask:
@@ -270,7 +270,7 @@ class BusyScratch:
     def run(self, *_: object, **__: object) -> object:
         raise self.error
 
-    def rehearse(self, *_: object) -> tuple[str, ...]:
+    def rehearse(self, *_: object, **__: object) -> tuple[str, ...]:
         return ("BIGINT",)
 
 
@@ -326,7 +326,7 @@ def test_cancelled_after_the_charge_it_is_paid_finished_and_no_failure(opened: t
         go.wait(10)
 
     answerer, before = zero(opened, act=act), spent(books)
-    failures = books.ledger.quota("clinic", ANALYST.prefix).failures
+    failures = books.ledger.allowance("clinic", ANALYST.prefix).failures
     waiting = answerer.submit(counting(41), ANALYST, None, "", 0)
     assert charged.wait(10)
     assert answerer.cancel(waiting.query_id, ANALYST).status == "running"
@@ -335,7 +335,7 @@ def test_cancelled_after_the_charge_it_is_paid_finished_and_no_failure(opened: t
     go.set()
     assert wait_for(answerer, waiting.query_id) == "answered"
     assert spent(books) == before + PICO // 100
-    assert books.ledger.quota("clinic", ANALYST.prefix).failures == failures
+    assert books.ledger.allowance("clinic", ANALYST.prefix).failures == failures
 
 
 class WaitingEngine(ZeroEngine):

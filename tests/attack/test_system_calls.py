@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.duckdb.processes import pool, syscalls
 from service.engine.duckdb.processes.seccomp import MACHINES
 from service.engine.duckdb.scratch import DuckDBScratch, ScratchOptions

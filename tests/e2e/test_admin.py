@@ -187,6 +187,36 @@ def test_declaring_the_same_again_changes_nothing(house: House) -> None:
     assert len(house.ask("GET", "/v1/audit?limit=1000").json()) == before
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"epsilon": "20.000000000001"},
+        {"epsilon": "1", "delta": "0.0011"},
+        {"epsilon": "1", "ceiling": {"epsilon": "21", "delta": "0"}},
+    ],
+)
+def test_a_weak_promise_must_be_said_out_loud(house: House, large: dict[str, Any]) -> None:
+    name = f"weak_{len(house.ask('GET', '/v1/datasets').json())}"
+    refused = house.ask("PUT", f"/v1/datasets/{name}", json={"unit": "guest"} | large)
+    assert (refused.status_code, refused.json()["field"]) == (422, "weak")
+    assert "weak promise" in refused.json()["detail"] and '"weak": true' in refused.json()["remedy"]
+    declared = {"unit": "guest", "weak": True} | large
+    made = house.ask("PUT", f"/v1/datasets/{name}", json=declared)
+    assert made.status_code == 201
+    assert "is above" in made.json()["weak"] == house.ask("GET", f"/v1/datasets/{name}").json()["weak"]
+    assert house.ask("PUT", f"/v1/datasets/{name}", json={"unit": "other guest"} | large).status_code == 200
+    assert house.ask("GET", "/v1/datasets/shop").json()["weak"] is None
+
+
+def test_at_the_edge_a_promise_is_not_weak_and_raising_it_beyond_must_be_said(house: House) -> None:
+    edge = {"unit": "guest", "epsilon": "20", "delta": "0.001"}
+    assert house.ask("PUT", "/v1/datasets/edge", json=edge).json()["weak"] is None
+    raised = edge | {"ceiling": {"epsilon": "30", "delta": "0.001"}}
+    assert house.ask("PUT", "/v1/datasets/edge", json=raised).status_code == 422
+    assert house.ask("PUT", "/v1/datasets/edge", json=raised | {"weak": True}).status_code == 200
+    assert house.ask("GET", "/v1/datasets/edge").json()["ceiling"] == {"epsilon": "30", "delta": "0.001"}
+
+
 def test_quotas_are_set_for_keys_that_exist(house: House) -> None:
     prefix = house.keys["analyst"].split("_")[1]
     assert house.ask("PUT", f"/v1/datasets/shop/quotas/{prefix}", json={"share": "0.25"}).status_code == 200
@@ -201,6 +231,36 @@ def test_pause_and_resume_are_entries_with_a_reason(house: House) -> None:
     assert house.ask("POST", "/v1/datasets/shop/resume", json={"reason": "looked"}).status_code == 204
     assert not house.books.ledger.balance("shop").paused
     assert house.ask("POST", "/v1/datasets/shop/pause", json={"reason": ""}).status_code == 422
+
+
+def test_a_person_is_resumed_by_name_or_by_key_and_their_events_are_shown(house: House) -> None:
+    made = house.ask("POST", "/v1/keys", json={"name": "second", "role": "analyst", "owner": "Ann B."}).json()
+    assert made["owner"] == "Ann B."
+    listed = {key["prefix"]: key["owner"] for key in house.ask("GET", "/v1/keys").json()}
+    assert listed[made["prefix"]] == "Ann B."
+    alone = house.keys["analyst"].split("_")[1]
+    assert listed[alone] == alone
+    whom = {"owner": "Ann B.", "reason": "too many failures"}
+    assert house.ask("POST", "/v1/datasets/shop/pause", json=whom).status_code == 204
+    shown = house.ask("GET", "/v1/datasets/shop/events").json()
+    assert not shown["paused"] and shown["safety_factor"] == 4
+    assert {"owner": "Ann B.", "paused": True}.items() <= shown["owners"][0].items()
+    by_key = {"key": made["prefix"], "reason": "looked into it"}
+    assert house.ask("POST", "/v1/datasets/shop/resume", json=by_key).status_code == 204
+    assert not house.books.ledger.allowance("shop", "Ann B.").paused
+    entry = house.ask("GET", "/v1/audit?limit=1000").json()[-1]
+    assert (entry["kind"], entry["body"]["owner"], entry["body"]["why"]) == ("resume", "Ann B.", "looked into it")
+
+
+def test_whom_to_resume_must_be_somebody(house: House) -> None:
+    path = "/v1/datasets/shop/resume"
+    assert house.ask("POST", path, json={"owner": "nobody", "reason": "r"}).status_code == 404
+    assert house.ask("POST", path, json={"key": "nobody", "reason": "r"}).status_code == 404
+    both = {"owner": "nobody", "key": "nobody", "reason": "r"}
+    assert house.ask("POST", path, json=both).status_code == 422
+    assert house.ask("GET", "/v1/datasets/nowhere/events").status_code == 404
+    assert house.ask("GET", "/v1/datasets/shop/events", "analyst").status_code == 403
+    assert house.ask("POST", path, "analyst", json={"reason": "r"}).status_code == 403
 
 
 def test_keys_are_shown_once_stored_as_hash_and_expire(house: House) -> None:
@@ -263,3 +323,8 @@ def test_every_act_is_in_the_chain_and_the_chain_holds(house: House) -> None:
     for entry in house.ask("GET", "/v1/audit?limit=1000").json():
         assert entry["who"]
         assert house.keys["admin"] not in str(entry)
+
+
+@pytest.mark.parametrize("query", ["limit=１", "limit=٣", "after=²"])
+def test_digits_of_other_scripts_are_no_digits_in_an_address(house: House, query: str) -> None:
+    assert house.ask("GET", f"/v1/audit?{query}").status_code == 422

@@ -1,16 +1,22 @@
 """The `halftone` command: helpful, and a refusal is a sentence on standard error."""
 
 import json
+import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from service.app import open_books
 from service.cli import main
+from service.core.fitted import Basis, FittedBounds
+from service.core.reach import Reach
 from service.demo import customers
+from service.settings import Settings
 
 CATALOG = """
 datasets:
@@ -193,6 +199,49 @@ def test_a_table_file_that_does_not_fit_says_where(folder: Path, capsys: pytest.
         file.write_text(text)
         assert main(["dataset", "table", "club", "members", str(file)]) == 1
         assert said in capsys.readouterr().err
+
+
+def test_defaults_are_fitted_anew_when_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "catalog.yaml").write_text(CATALOG % 120)
+    assert main(["apply", str(folder / "catalog.yaml"), "--yes"]) == 0
+    with pytest.raises(SystemExit):
+        main(["dataset", "refit", "club"])  # without a reason
+    capsys.readouterr()
+    assert main(["dataset", "refit", "club", "--reason", "profiled again"]) == 0
+    assert capsys.readouterr().out.startswith("Nothing changed")
+    books = open_books(Settings(data_dir=folder))
+    try:
+        books.catalog.kept_bounds.keep("club", {Basis(Reach("members"), 1): FittedBounds(64, 5, ("q_profile",))})
+    finally:
+        books.close()
+    assert main(["dataset", "refit", "club", "--reason", "there is no profile"]) == 0
+    assert "members" in capsys.readouterr().out
+
+
+def test_a_refresh_says_what_it_takes_away_and_why_copies_are_there(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "catalog.yaml").write_text(CATALOG % 100)
+    assert main(["apply", str(folder / "catalog.yaml"), "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["dataset", "refresh", "club", "members"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("  Payable again after this import of members: 0 stored answers.\n  members: ready.")
+    shutil.copy(folder / "sources" / "members.parquet", folder / "sources" / "copy.parquet")
+    table = {"source": {"kind": "parquet", "path": "copy.parquet"}, "private": True, "unit": {"column": "member"}}
+    (folder / "table.json").write_text(json.dumps(table))
+    (folder / "other.json").write_text('{"unit": "member", "epsilon": "1"}')
+    assert main(["dataset", "put", "other", str(folder / "other.json")]) == 0
+    assert main(["dataset", "table", "other", "members", str(folder / "table.json")]) == 1
+    assert "reason" in capsys.readouterr().err
+    given = ["dataset", "table", "other", "members", str(folder / "table.json"), "--reason"]
+    assert main([*given, "a\x00b"]) == 1
+    assert capsys.readouterr().err.startswith("--reason: ")
+    assert main([*given, "a second promise, to the same people"]) == 0
+    assert main(["dataset", "refresh", "other", "members", "--reason", "still so"]) == 0
+    with closing(open_books(Settings(data_dir=folder))) as books:
+        assert books.catalog.table_declarations("other")["members"].reason == "still so"
+    assert main(["dataset", "refresh", "club", "nothing"]) == 1
 
 
 def test_the_demo_data_is_the_same_every_time() -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from service.engine.duckdb import manifest as manifests
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.reports import Progress
 from service.engine.sources import Source
 from tests.unit.engine.shop import DECLARED, write_shop
@@ -39,7 +40,8 @@ with engine.slot("shop", 30) as slot:
 IMPORTING = """
 import sys, time
 from pathlib import Path
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions, Progress
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter, Progress
 from service.engine.sources import Source
 from tests.unit.engine.shop import DECLARED
 def stop(progress):

@@ -36,7 +36,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Ru
 
 
 def declare(running: Running) -> None:
-    assert running.ask("PUT", "/v1/datasets/club", "admin", json={"unit": "member", "epsilon": "2"}).status_code == 201
+    assert (
+        running.ask("PUT", "/v1/datasets/club", "admin", json={"unit": "member", "epsilon": "2.4"}).status_code == 201
+    )
     table: dict[str, Any] = {
         "source": {"kind": "parquet", "path": "m.parquet"},
         "private": True,

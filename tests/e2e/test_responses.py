@@ -4,6 +4,7 @@ One walk through the whole service (real store, ledger and engine). Each respons
 that its route declares (tests/fixtures/documented.py); at the end nothing documented may have been left out.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args
@@ -14,11 +15,17 @@ import pytest
 from pydantic import BaseModel
 
 from service.api.middleware.metrics import Metrics
+from service.app import MARK
 from service.core.amounts import Cost
+from service.core.sizes import Profile, size_of_profile
 from service.ledger import windows
-from service.ledger.book import Hold
+from service.ledger.book import By, Hold
+from service.ledger.journal import Journal
+from service.ledger.tables import source as list_claim
+from service.store.transaction import Transaction
 from tests.fixtures.documented import routes
-from tests.fixtures.whole import DECLARED, Served, served
+from tests.fixtures.profiled import put_size
+from tests.fixtures.whole import DECLARED, SIZE, Served, served
 
 COUNT = {"dataset": "clinic", "sql": "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "epsilon": "0.5"}
 TOWNS = {"dataset": "clinic", "sql": "SELECT town, COUNT(*) AS n FROM visits GROUP BY town", "epsilon": "1",
@@ -27,10 +34,12 @@ TWO = {"dataset": "clinic", "epsilon": "1", "sql": "WITH a AS (SELECT COUNT(*) A
        " SUM(cost) AS c FROM visits WHERE ward = 'a') SELECT n, c FROM a CROSS JOIN b"}  # fmt: skip
 CAPPED = {"dataset": "clinic", "sql": "SELECT SUM(cost) AS c FROM visits", "epsilon": "1",
           "bounds": {"unit_sum": {"visits.cost": 200}}}  # fmt: skip
+SUM = {"dataset": "clinic", "sql": "SELECT SUM(cost) AS c FROM visits", "epsilon": "1"}
 FEW = {"kind": "parquet", "path": "few.parquet"}
+OPEN = {"kind": "parquet", "path": "open.parquet"}
 PATIENTS = {"source": FEW, "private": True, "unit": {"column": "patient"}, "columns": {"patient": {"unique": True}}}
 STAYS = {**DECLARED, "unit": {"via": {"column": "patient", "references": "patients.patient"}}}
-PUBLIC = {"source": FEW, "private": False, "columns": {"ward": {}}, "rest": "leave"}
+PUBLIC = {"source": OPEN, "private": False, "columns": {"ward": {}}, "rest": "leave"}
 NOTHING = {"unit": "patient", "epsilon": "1"}
 STEP_MS = 300  # how long a new query is at least on its way
 
@@ -40,7 +49,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("service.api.middleware.poll_cache.FRESH_S", -1.0)
         with served(tmp_path_factory.mktemp("clinic"), time_step_ms=STEP_MS) as house:
-            for part in (asks, estimates, polls, declares, keeps_books, hands_out_keys, operates):
+            for part in (asks, estimates, polls, fits_defaults, declares, keeps_books, hands_out_keys, operates):
                 part(house, patch)
             yield house
 
@@ -108,6 +117,21 @@ def polls(house: Served, patch: pytest.MonkeyPatch) -> None:
     good(house, "DELETE", "/v1/panels/full")
 
 
+def fits_defaults(house: Served, patch: pytest.MonkeyPatch) -> None:
+    put_size(house.books, "clinic", "visits", size_of_profile(Profile((225, 225, 450), 1.0, "q_first"), 8))
+    good(house, "POST", "/v1/queries", json=SUM | {"bounds": {"rows_per_unit": 1}})
+    good(house, "PUT", "/v1/panels/fitted", json=COUNT | {"budget": "2"})
+    good(house, "POST", "/v1/panels/fitted/refresh")
+    put_size(house.books, "clinic", "visits", size_of_profile(Profile((900,), 1.0, "q_second"), 2))
+    (kept,) = good(house, "GET", "/v1/datasets/clinic/defaults", "admin").json()
+    assert (kept["before"]["rows_per_unit"], kept["after"]["rows_per_unit"]) == (4, 1)
+    (changed,) = good(house, "POST", "/v1/datasets/clinic/defaults/refit", "admin", json={"reason": "new"}).json()
+    assert changed["after"] == kept["after"]
+    good(house, "POST", "/v1/panels/fitted/refresh")
+    assert good(house, "GET", "/v1/panels/fitted").json()["bounds_change"].startswith("rows_per_unit 4 → 1")
+    put_size(house.books, "clinic", "visits", SIZE)
+
+
 def declares(house: Served, patch: pytest.MonkeyPatch) -> None:
     good(house, "GET", "/v1/datasets", "viewer")
     good(house, "PUT", "/v1/datasets/other", "admin", json=NOTHING | {"epsilon_per_query_max": "0.5"})
@@ -115,14 +139,40 @@ def declares(house: Served, patch: pytest.MonkeyPatch) -> None:
     good(house, "DELETE", "/v1/datasets/other?reason=done", "admin")
     good(house, "POST", "/v1/datasets/clinic/tables/visits/inspect", "admin", json=DECLARED["source"])
     pq.write_table(pa.table({"patient": range(9), "ward": list("abcabcabc")}), house.folder / "sources" / "few.parquet")
+    pq.write_table(
+        pa.table({"patient": range(9), "ward": list("cbacbacba")}), house.folder / "sources" / "open.parquet"
+    )
+    house.books.store.write(claim_list)
     for table, declared in (("wards", PUBLIC), ("patients", PATIENTS), ("stays", STAYS)):
         started = good(house, "PUT", f"/v1/datasets/clinic/tables/{table}", "admin", json=declared)
         good(house, "GET", started.headers["location"], "admin")
         house.books.administration.wait("clinic", table)
         assert good(house, "GET", started.headers["location"], "admin").json()["state"] == "done"
+    good(house, "GET", "/v1/datasets/clinic/tables/patients/dependents", "admin")
+    good(house, "POST", "/v1/datasets/clinic/tables/patients/profile", "admin", json={"share": "0.002"})
     good(house, "GET", "/v1/datasets/clinic", "viewer")
     good(house, "GET", "/v1/datasets/clinic/declaration", "admin")
     good(house, "DELETE", "/v1/datasets/clinic/tables/wards", "admin")
+
+
+def claim_list(tx: Transaction) -> None:
+    """An entry as it was written before claims were per file."""
+    body = {"fingerprint": "0" * 64, "why": "import of clinic.gone"}
+    tx.execute(list_claim.insert().values(fingerprint="0" * 64, dataset="clinic"))
+    Journal.lock(tx).append("source", body, who="hk_admin", dataset="clinic")
+
+
+def restored(house: Served) -> None:
+    """The mark of another journal lies in the data folder: nothing is charged until an admin accepts it."""
+    house.books.ledger.mark()
+    file = house.folder / MARK
+    mark = json.loads(file.read_text())
+    mark["marks"] = [{**mark["marks"][-1], "hash": "f" * 64}]
+    file.write_text(json.dumps(mark))
+    assert good(house, "POST", "/v1/ledger/verify", "admin").json()["restored"]
+    good(house, "POST", "/v1/ledger/accept-restore", "admin", json={"reason": "a copy of last night"})
+    again = house.ask("POST", "/v1/ledger/accept-restore", "admin", json={"reason": "again"})
+    assert again.status_code == 409
 
 
 def keeps_books(house: Served, patch: pytest.MonkeyPatch) -> None:
@@ -138,6 +188,7 @@ def keeps_books(house: Served, patch: pytest.MonkeyPatch) -> None:
     raised = clinic | {"ceiling": {"epsilon": "200", "delta": "1e-6"}, "window": "day"}
     good(house, "PUT", "/v1/datasets/clinic", "admin", json=raised)
     good(house, "GET", "/v1/datasets/clinic/budget?detail=orders")
+    good(house, "GET", "/v1/datasets/clinic/events", "admin")
     patch.setattr(windows, "window_id", lambda kind, at: "2999-01-01")
     patch.setattr("service.ledger.accounts.window_id", lambda kind, at: "2999-01-01")
     good(house, "POST", "/v1/queries", json={**COUNT, "fresh": True})
@@ -147,10 +198,18 @@ def keeps_books(house: Served, patch: pytest.MonkeyPatch) -> None:
     house.books.ledger.settle("q_left", "failed", why="the process that ran it is gone")
     assert (left["id"], left["sql"], left["status"]) == ("q_left", None, "running")
     good(house, "GET", "/v1/queries")
+    ledger = house.books.ledger
+    cost = Cost((1,) * (len(ledger.terms("clinic").orders) + 1))
+    ledger.reserve(Hold("q_slow", "clinic", "slow", "hash", cost, 1))
+    ledger.late("q_slow")
+    ledger.settle("q_slow", "answered")
+    ledger.reset_safety("clinic", By("admin", "new sizes"))
     good(house, "POST", "/v1/ledger/verify", "admin")
+    restored(house)
     journal = good(house, "GET", "/v1/datasets/clinic/ledger?limit=1000", "admin").json()
     assert {entry["kind"] for entry in journal} == {
-        "open", "grant", "ceiling", "quota", "window", "reserve", "settle", "pause", "resume", "source", "note",
+        "open", "grant", "ceiling", "quota", "window", "reserve", "late", "settle", "safety", "pause", "resume",
+        "source", "note",
     }  # fmt: skip
 
 

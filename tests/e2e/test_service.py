@@ -124,12 +124,13 @@ def test_the_client_gives_records_with_intervals_and_says_why_not(running: Runni
         viewer.query("shop", "SELECT COUNT(*) AS n FROM customers", epsilon="0.1")
 
 
-def test_an_analyst_sees_declarations_and_nothing_measured(running: Running) -> None:
+def test_an_analyst_sees_declarations_and_sizes_with_their_noise_and_nothing_else_measured(running: Running) -> None:
     text = running.ask("GET", "/v1/datasets/shop").text
     shown = json.loads(text)
-    assert shown["tables"]["orders"]["columns"]["amount"] == {"type": "DECIMAL(10,2)", "bounds": [0, 500], "step": 0.01}
+    assert shown["tables"]["orders"]["columns"]["amount"] == {"type": "DECIMAL(10,2)", "bounds": [0, 300], "step": 0.01}
     assert shown["tables"]["countries"]["private"] is False
-    for word in ("parquet", "path", 'rows":', "842.76", str(running.folder)):
+    assert "discrete Laplace noise" in shown["tables"]["orders"]["profile"]["noise"]
+    for word in ("parquet", "path", '"rows":', "842.76", str(running.folder)):
         assert word not in text
 
 
@@ -165,7 +166,7 @@ def test_killed_in_mid_query_it_keeps_the_charge_and_answers_again(tmp_path: Pat
     first = start(tmp_path)
     assert first.ask("POST", "/v1/queries", json=COUNT).status_code == 201
     before = first.ask("GET", "/v1/datasets/shop/budget").json()["spent"]["epsilon"]
-    for pid in first.children():
+    for pid in first.engines():
         os.kill(pid, signal.SIGSTOP)
     headers = {"Idempotency-Key": "dies"}
     question = {**COUNT, "fresh": True, "epsilon": "0.25", "wait": 0}

@@ -17,12 +17,14 @@ from hypothesis.stateful import (
 
 from service.core.amounts import CLOSED, Cost
 from service.core.errors import AnswerFailed, BudgetExhausted, Conflict, DatasetPaused
-from service.ledger.book import AttemptExists, Grant, Hold, Ledger
+from service.ledger.book import AttemptExists, Grant, Hold, Ledger, NoRoomYet
 from service.store.database import Store
 from tests.fixtures.crashing import die_at
 from tests.fixtures.ledgers import ADMIN, GRANT, KINDS, TERMS, fresh_url
 
-ANALYSTS = ("hk_ann", "hk_bob")
+OWNERS = {"hk_ann": "ann", "hk_amy": "ann", "hk_bob": "bob"}  # two keys of one person count together
+ANALYSTS = tuple(OWNERS)
+PERSONS = ("ann", "bob")
 amounts = st.sampled_from([1, 2, 7, 50, 150, 333, 600, CLOSED])
 costs = st.builds(Cost, st.tuples(amounts, amounts, amounts), st.sampled_from([0, 0, 1, 40]))
 grants = st.builds(
@@ -43,10 +45,16 @@ class Model:
     spent: tuple[int, ...] = (0, 0, 0)
     delta: int = 0
     quotas: dict[str, tuple[int, int | None]] = field(default_factory=lambda: dict.fromkeys(ANALYSTS, (0, None)))
-    failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*ANALYSTS, "shop"), 0))
-    allowed: dict[str, int] = field(default_factory=lambda: {"hk_ann": 3, "hk_bob": 3, "shop": 10})
+    failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*PERSONS, "shop"), 0))
+    allowed: dict[str, int] = field(default_factory=lambda: {"ann": 3, "bob": 3, "shop": 10})
+    late: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*PERSONS, "shop"), 0))
+    safety: int = 4
     held: dict[str, str] = field(default_factory=dict)
+    slow: set[str] = field(default_factory=set)
     entries: int = 1
+
+    def in_flight(self, name: str) -> int:
+        return len([who for who in self.held.values() if name in ("shop", OWNERS[who])])
 
     def after(self, cost: Cost) -> tuple[int, ...]:
         return tuple(min(CLOSED, a + b) for a, b in zip(self.spent, cost.orders, strict=True))
@@ -57,10 +65,14 @@ class Model:
         fits = any(a <= b for a, b in zip(self.after(cost), self.limits, strict=True))
         if not fits or self.delta + cost.delta > self.delta_limit:
             return BudgetExhausted
-        if self.failures[who] >= self.allowed[who]:
+        if self.failures[OWNERS[who]] >= self.allowed[OWNERS[who]]:
             return DatasetPaused
         used, limit = self.quotas[who]
-        return BudgetExhausted if limit is not None and used + share > limit else None
+        if limit is not None and used + share > limit:
+            return BudgetExhausted
+        names = (OWNERS[who], "shop")
+        has_room = all(self.failures[name] + self.in_flight(name) < self.allowed[name] for name in names)
+        return None if has_room else NoRoomYet
 
     def charge(self, query: str, who: str, cost: Cost, share: int) -> None:
         self.spent, self.delta = self.after(cost), self.delta + cost.delta
@@ -71,7 +83,7 @@ class Model:
     def settle(self, query: str, outcome: str) -> None:
         who = self.held.pop(query)
         self.entries += 1
-        for name in (who, "shop") if outcome == "failed" else ():
+        for name in (OWNERS[who], "shop") if outcome == "failed" else ():
             self.failures[name] += 1
 
 
@@ -84,7 +96,7 @@ def settle_there(ledger: Ledger, query: str, outcome: Any) -> None:
 
 
 class Machine(RuleBasedStateMachine):
-    """One service process at a time, which may be killed in the middle of a commit."""
+    """Two service processes over one store, and a third that may be killed in the middle of a commit."""
 
     kind = "sqlite"
 
@@ -97,12 +109,13 @@ class Machine(RuleBasedStateMachine):
         self.ledger.open_account("shop", TERMS, GRANT, ADMIN)
 
     def open(self) -> None:
-        self.store = Store(self.url)
-        self.ledger = Ledger(self.store)
+        self.stores = [Store(self.url), Store(self.url)]
+        self.ledger, self.other = (Ledger(store) for store in self.stores)
 
     def close(self) -> None:
-        self.ledger.close()
-        self.store.close()
+        for ledger, store in zip((self.ledger, self.other), self.stores, strict=True):
+            ledger.close()
+            store.close()
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):
@@ -111,19 +124,38 @@ class Machine(RuleBasedStateMachine):
 
     def ask(self, who: str, cost: Cost, share: int) -> Hold:
         self.count += 1
-        return Hold(f"q_{self.count:06}", "shop", who, f"hash {self.count}", cost, share, key=f"k{self.count}")
+        named = {"key": f"k{self.count}", "owner": OWNERS[who]}
+        return Hold(f"q_{self.count:06}", "shop", who, f"hash {self.count}", cost, share, **named)
 
-    @rule(who=st.sampled_from(ANALYSTS), cost=costs, share=st.integers(0, 30))
-    def reserve(self, who: str, cost: Cost, share: int) -> None:
+    @rule(who=st.sampled_from(ANALYSTS), cost=costs, share=st.integers(0, 30), there=st.booleans())
+    def reserve(self, who: str, cost: Cost, share: int, there: bool = False) -> None:
         asked, refusal = self.ask(who, cost, share), self.model.refusal(who, cost, share)
+        ledger = self.other if there else self.ledger
         if refusal is not None:
-            with pytest.raises(refusal):
-                self.ledger.reserve(asked)
+            with pytest.raises(refusal) as refused:
+                ledger.reserve(asked)
+            assert refused.type is refusal
             return
-        assert self.ledger.reserve(asked) == self.model.entries + 1
+        assert ledger.reserve(asked) == self.model.entries + 1
         self.model.charge(asked.query_id, who, cost, share)
         with pytest.raises(AttemptExists):
-            self.ledger.reserve(asked)
+            ledger.reserve(asked)
+
+    @rule(who=st.sampled_from(ANALYSTS), there=st.booleans())
+    def reserve_little(self, who: str, there: bool) -> None:
+        """So small that the budget lasts: then the allowance is what refuses."""
+        self.reserve(who, Cost((1, 1, 1)), 0, there)
+
+    @precondition(lambda self: set(self.model.held) - self.model.slow)
+    @rule(data=st.data())
+    def come_late(self, data: st.DataObject) -> None:
+        query = data.draw(st.sampled_from(sorted(set(self.model.held) - self.model.slow)))
+        self.model.safety *= 2
+        assert self.ledger.late(query) == self.model.safety
+        self.model.slow.add(query)
+        self.model.entries += 1
+        for name in (OWNERS[self.model.held[query]], "shop"):
+            self.model.late[name] += 1
 
     @rule(who=st.sampled_from(ANALYSTS), order=st.sampled_from([0, 1, 2]), beyond=st.sampled_from([0, 0, 1, -1]))
     def reserve_to_the_edge(self, who: str, order: int, beyond: int) -> None:
@@ -164,9 +196,9 @@ class Machine(RuleBasedStateMachine):
         self.model.quotas[who] = (used, limit)
         self.model.entries += 1
 
-    @rule(who=st.sampled_from((None, *ANALYSTS)))
+    @rule(who=st.sampled_from((None, *PERSONS)))
     def resume(self, who: str | None) -> None:
-        self.ledger.resume("shop", ADMIN, prefix=who)
+        self.ledger.resume("shop", ADMIN, owner=who)
         name = who or "shop"
         self.model.allowed[name] = self.model.failures[name] + (3 if who else 10)
         self.model.entries += 1
@@ -207,10 +239,15 @@ class Machine(RuleBasedStateMachine):
     def balances_are_what_the_model_says(self) -> None:
         if not hasattr(self, "ledger"):
             return
-        balance = self.ledger.balance("shop")
+        balance = self.other.balance("shop")
         assert (balance.spent, balance.delta_spent) == (self.model.spent, self.model.delta)
         assert any(a <= b for a, b in zip(balance.spent, balance.limits, strict=True))
-        assert balance.failures == self.model.failures["shop"]
+        assert balance.safety == self.model.safety
+        for name in (*PERSONS, "shop"):
+            events = self.ledger.allowance("shop", None if name == "shop" else name)
+            assert (events.failures, events.failures_allowed) == (self.model.failures[name], self.model.allowed[name])
+            assert (events.open_holds, events.late) == (self.model.in_flight(name), self.model.late[name])
+            assert events.failures + events.open_holds <= events.failures_allowed, "all in flight may fail"
         for who in ANALYSTS:
             quota = self.ledger.quota("shop", who)
             assert (quota.spent, quota.limit) == self.model.quotas[who]

@@ -15,8 +15,9 @@ from service.core.schema import DOUBLE
 from service.privacy.mechanisms.bracket import Bracket
 from service.privacy.mechanisms.quantile import FromBottom, FromTop, Histograms, Quantile, RankDraw, extreme_rank
 from service.privacy.mechanisms.tree import CountTree
-from service.privacy.noise.laws import LAPLACE, LAWS, Law, Noise
+from service.privacy.noise.laws import LAPLACE, LAWS, Law
 from service.privacy.noise.sampling import SecureNoise
+from service.privacy.noise.scaled import Noise
 from service.privacy.pricing.price import price
 from tests.unit.privacy.questions import (
     TERMS,

@@ -22,3 +22,18 @@ def test_a_table_has_the_types_of_the_answer_also_without_rows() -> None:
         table = Answer({"columns": COLUMNS, **body}).to_arrow()
         assert {field.name: field.type for field in table.schema} == TYPES
         assert table.num_rows == len(body["rows"])
+
+
+def test_an_answer_says_what_its_bounds_leave_out() -> None:
+    words = "By the profile at most 12 rows of customers with more than 4 rows do not count."
+    lossy = {**COLUMNS[1], "clipped_share": 0.02, "clipped": {"lost": [0, 12], "words": words}}
+    whole = {**COLUMNS[1], "name": "m", "clipped_share": 0.0, "clipped": {"lost": [0, 0], "words": "nothing"}}
+    unknown = {**COLUMNS[1], "name": "k", "clipped_share": None, "clipped": {"lost": None, "words": "not known"}}
+    answer = Answer(
+        {"columns": [lossy, whole, unknown], "rows": [[7, 8, 9]], "low_95": [[5] * 3], "high_95": [[9] * 3]}
+    )
+    assert answer.clipped_share == {"n": 0.02, "m": 0.0, "k": None}
+    assert answer.clipped == {"n": words, "k": "not known"}
+    assert str(answer).splitlines()[1:] == [f"n: {words}", "k: not known"]
+    old = Answer({"columns": COLUMNS, "rows": [], "low_95": [], "high_95": []})
+    assert (old.clipped_share["n"], old.clipped, str(old)) == (None, {}, "")

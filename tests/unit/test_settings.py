@@ -35,7 +35,6 @@ def test_the_environment_is_read_with_its_prefix(monkeypatch: pytest.MonkeyPatch
         ("CORS_ORIGINS", "*"),
         ("CORS_ORIGINS", "https://a.example/path"),
         ("TIME_STEP_MS", "-1"),
-        ("TIME_MODE", "fast"),
         ("LOG_LEVEL", "loud"),
         ("BODY_BYTES_MAX", "1"),
         ("PUBLISH_URL", "sqlite:///x"),

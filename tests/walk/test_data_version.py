@@ -40,6 +40,9 @@ class Interrupted:
         with self._engine.slot(dataset, wait_s, caller) as slot:
             yield slot
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
 
 def test_a_question_priced_before_an_import_is_priced_again_after_it(tmp_path: Path) -> None:
     with clinic(tmp_path, epsilon="100") as (books, walk):

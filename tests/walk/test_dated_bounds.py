@@ -44,7 +44,7 @@ def test_a_moment_without_declared_bounds_is_sent_to_an_admin(opened: tuple[Book
 
 
 def test_a_date_takes_them_too_and_its_declared_bounds_are_shown_so(opened: tuple[Books, Walk]) -> None:
-    declared = show_schema(opened[0].catalog.schema("shop"))["tables"]["customers"]["columns"]["joined"]["bounds"]
+    declared = show_schema(opened[0].catalog.schema("shop"), {})["tables"]["customers"]["columns"]["joined"]["bounds"]
     given = [declared[0], f"{declared[0][:4]}-12-31"]
     answer = answered(opened, "SELECT MAX(joined) AS last FROM customers", {"customers.joined": given})
     assert answer["receipt"]["bounds"]["columns"] == {"joined": given}

@@ -98,6 +98,9 @@ class Telling:
         with self.engine.slot(dataset, wait_s, caller) as slot:
             yield TellingSlot(slot, self.told)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
 
 @dataclass
 class TellingSlot:
@@ -107,6 +110,9 @@ class TellingSlot:
     @property
     def data_version(self) -> int:
         return self.slot.data_version
+
+    def version(self, table: str) -> int | None:
+        return self.slot.version(table)
 
     def work(self, plan: Plan, needs: tuple[Need, ...], salt: int) -> Work:
         self.told.append("work")
@@ -118,6 +124,9 @@ class TellingSlot:
 
     def public_values(self, table: str, column: str, limit: int) -> Array:
         return self.slot.public_values(table, column, limit)
+
+    def spoil(self) -> None:
+        self.slot.spoil()
 
 
 BY_TOWN = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"

@@ -139,6 +139,7 @@ def test_defaults_that_were_taken_are_named(opened: tuple[Books, Walk]) -> None:
     estimate = walk.answerer.estimate(Ask("shop", TOWNS.format(8), Loss("epsilon", PICO)), BUYER)
     assert estimate["defaults_applied"] == {
         "delta": "5e-9", "rows_per_unit": 50, "groups_per_unit": 5, "min_units": 1,
+        "bounds_from": "rows_per_unit: declared for the dataset; groups_per_unit: declared for the dataset",
     }  # fmt: skip
 
 

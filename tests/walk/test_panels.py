@@ -13,6 +13,7 @@ import pytest
 from service.catalog.keys import NewKey
 from service.core.amounts import show_pico
 from service.released import tables
+from service.released.panels import Panel
 from service.released.publish import Publisher
 from service.walk.panel_refresh import Refresher, RefreshTools
 from tests.fixtures.postgres import new_database
@@ -62,6 +63,12 @@ class Board:
     def put(self, **changed: Any) -> dict[str, Any]:
         return self._json("PUT", self.path, json={**self.wanted, **changed})
 
+    @property
+    def stored(self) -> Panel:
+        found = self.house.walk.panels.get(dataset="clinic", name=self.name)
+        assert found is not None
+        return found
+
     def get(self, query: str = "") -> Any:
         return self._json("GET", self.path + query, "viewer")
 
@@ -96,7 +103,8 @@ class Board:
 def board(house: Served) -> Iterator[Board]:
     made = Board(house)
     yield made
-    house.walk.panels.delete(made.name)
+    for left in house.walk.panels.named(made.name, None):
+        house.walk.panels.delete(left)
 
 
 def test_a_panel_is_refreshed_in_its_time_and_polled_for_nothing(board: Board) -> None:
@@ -115,6 +123,23 @@ def test_a_panel_is_refreshed_in_its_time_and_polled_for_nothing(board: Board) -
     assert first["runs_out_on"] in {(soon + timedelta(hours=h)).date().isoformat() for h in (1, 2, 3)}
 
 
+def test_a_jump_that_bounds_make_is_marked(board: Board) -> None:
+    def declare(rows: int) -> None:
+        declared = {"unit": "patient", "epsilon": "100", "delta": "1e-6", "defaults": {"rows_per_unit": rows}}
+        assert board.house.ask("PUT", "/v1/datasets/clinic", "admin", json=declared).status_code == 200
+
+    board.put()
+    assert board.refresh()["bounds_change"] is None
+    declare(2)
+    try:
+        assert board.refresh()["bounds_change"] == "rows_per_unit 4 → 2"
+        assert board.get()["bounds_change"] == "rows_per_unit 4 → 2"
+        assert [point["bounds_change"] for point in board.get("/history")] == ["rows_per_unit 4 → 2", None]
+        assert [point["bounds_change"] for point in board.get("/history?limit=1")] == ["rows_per_unit 4 → 2"]
+    finally:
+        declare(4)
+
+
 def test_on_unchanged_data_a_refresh_is_free_and_adds_nothing_to_the_history(board: Board) -> None:
     board.put()
     first = board.refresh()
@@ -130,9 +155,11 @@ def test_on_unchanged_data_a_refresh_is_free_and_adds_nothing_to_the_history(boa
         for row, low, high in zip(point["rows"], point["low_95"], point["high_95"], strict=True):
             assert low[1] < row[1] < high[1]
     series = board.get("/history?format=flat")
-    assert len(series) == 6 and set(series[0]) == {"released_at", "ward", "n", "n_low_95", "n_high_95"}
+    assert len(series) == 6 and set(series[0]) == {
+        "released_at", "ward", "n", "n_low_95", "n_high_95", "n_clipped_share",
+    }  # fmt: skip
     text = board.house.ask("GET", f"{board.path}/history?format=csv", "viewer").text
-    assert text.splitlines()[0] == "released_at,ward,n,n_low_95,n_high_95"
+    assert text.splitlines()[0] == "released_at,ward,n,n_low_95,n_high_95,n_clipped_share"
 
 
 def test_the_line_covers_two_refreshes_and_then_the_last_answer_stays(board: Board) -> None:
@@ -182,9 +209,9 @@ def test_a_revoked_owner_is_a_state_too(board: Board) -> None:
     prefix, secret = board.house.books.administration.create_key(NewKey("leaves", "analyst", ("clinic",)), actor="test")
     headers = {"Authorization": f"Bearer {secret}"}
     assert board.house.client.put(board.path, json=board.wanted, headers=headers).status_code == 200
-    board.house.walk.refresher.refresh(board.name)
+    board.house.walk.refresher.refresh(board.stored)
     board.house.books.administration.revoke_key(prefix, actor="test")
-    stale = board.house.walk.refresher.refresh(board.name)
+    stale = board.house.walk.refresher.refresh(board.stored)
     assert (stale.state, stale.state_code) == ("stale", "owner-revoked")
     assert board.get()["rows"]
 
@@ -193,7 +220,7 @@ def test_several_processes_take_one_turn(board: Board) -> None:
     board.put()
     for one in (board.refresher(), board.refresher(), board.refresher()):
         one.tick()
-    assert len(board.house.walk.panels.history(board.name)) == 1
+    assert len(board.house.walk.panels.history(board.stored)) == 1
     assert board.cost == "0.1"
 
 
@@ -210,7 +237,7 @@ def test_the_line_pays_for_what_is_charged_even_when_data_changes_in_between(boa
         return False
 
     refresher._is_current = late  # type: ignore[method-assign]
-    refresher.refresh(board.name)
+    refresher.refresh(board.stored)
     assert (board.get()["budget"]["spent"], board.cost) == ("0.2", "0.2")
 
 
@@ -250,18 +277,18 @@ def test_published_panels_follow_refreshes_and_go_with_the_panel(board: Board) -
     publisher = Publisher(url, schema="boards", reader=None)
     refresher = board.refresher(publisher)
     board.put()
-    refresher.refresh(board.name)
-    refresher.refresh(board.name)
+    refresher.refresh(board.stored)
+    refresher.refresh(board.stored)
     board.new_data()
-    refresher.refresh(board.name)
+    refresher.refresh(board.stored)
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as reader:
         rows = reader.execute(f"SELECT released_at, ward, n, n_low, n_high FROM boards.{board.name}").fetchall()
         assert len({row[0] for row in rows}) == 2 and len(rows) == 6
         reader.execute(f"DROP TABLE boards.{board.name}")  # whatever went wrong there …
         restarted = board.refresher(publisher)
-        restarted.refresh(board.name)  # … is made up for without new data and without a charge
+        restarted.refresh(board.stored)  # … is made up for without new data and without a charge
         assert reader.execute(f"SELECT COUNT(*) FROM boards.{board.name}").fetchall() == [(3,)]
-        restarted.forget(board.name)
+        restarted.forget(board.stored)
         with pytest.raises(psycopg.errors.UndefinedTable):
             reader.execute(f"SELECT 1 FROM boards.{board.name}")
     publisher.close()

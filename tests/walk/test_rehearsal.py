@@ -168,12 +168,17 @@ class Watched:
         self.run, self.scratch, self.lost, self.asked = scratch.run, scratch, lost, 0
 
     def rehearse(
-        self, select: exp.Expression, tables: Mapping[str, Mapping[str, SqlType]], deadline_s: float
+        self,
+        select: exp.Expression,
+        tables: Mapping[str, Mapping[str, SqlType]],
+        deadline_s: float,
+        *,
+        caller: str = "",
     ) -> tuple[str, ...]:
         self.asked += 1
         if self.lost:
             raise ScratchLost("no turn")
-        return self.scratch.rehearse(select, tables, deadline_s)
+        return self.scratch.rehearse(select, tables, deadline_s, caller=caller)
 
 
 def test_a_check_that_can_not_be_made_is_a_free_refusal_to_ask_again(house: Served) -> None:

@@ -22,18 +22,19 @@ class Buckets:
         self._lock = threading.Lock()
         self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, name: str) -> None:
-        """One token, or RateLimited with the whole seconds until the next."""
-        now = self._clock()
+    def take(self, name: str, count: int = 1) -> None:
+        """So many tokens, or RateLimited with the whole seconds until they are there. Of several, those that do not
+        fit in beside the first are lent: then the bucket is empty for as long as they take to come."""
+        now, wanted = self._clock(), 1 if count == 1 else min(count, self._size - 1)
         with self._lock:
             tokens, since = self._filled.pop(name, (self._size, now))
             tokens = min(self._size, tokens + (now - since) * self._rate)
-            granted = tokens >= 1
-            self._filled[name] = (tokens - 1 if granted else tokens, now)
+            granted = tokens >= wanted
+            self._filled[name] = (tokens - count if granted else tokens, now)
             while len(self._filled) > CALLERS_KEPT:
                 self._filled.popitem(last=False)
         if not granted:
-            wait = max(1, int((1 - tokens) / self._rate) + 1)
+            wait = max(1, int((wanted - tokens) / self._rate) + 1)
             raise RateLimited(f"too many requests with this key; try again in {wait} s", {"retry_after_s": wait})
 
 
@@ -55,18 +56,33 @@ class Limiter:
     def admit(self, prefix: str) -> Iterator[None]:
         """Hold one of the key's places while its request runs."""
         self._keys.take(prefix)
+        with self._places(prefix, 1):
+            yield
+
+    @contextmanager
+    def admit_list(self, prefix: str, size: int) -> Iterator[None]:
+        """A list counts as that many requests, of which the admitted one is the first. It is worked on one by one, so
+        it needs no more than half of the key's places: any list is admitted once there is room for it."""
+        with self._places(prefix, min(size, max(1, self._at_once // 2)) - 1):
+            if size > 1:
+                self._keys.take(prefix, size - 1)
+            yield
+
+    @contextmanager
+    def _places(self, prefix: str, count: int) -> Iterator[None]:
         with self._lock:
             running = self._running.get(prefix, 0)
-            if running >= self._at_once:
+            if running + count > self._at_once:
                 raise RateLimited(
-                    f"this key has {running} requests running, as many as it may; try again in 1 s",
+                    f"this key has {running} requests running, of {self._at_once} that it may, a list counted as"
+                    " several; try again in 1 s",
                     {"retry_after_s": 1},
                 )
-            self._running[prefix] = running + 1
+            self._running[prefix] = running + count
         try:
             yield
         finally:
             with self._lock:
-                self._running[prefix] -= 1
+                self._running[prefix] -= count
                 if not self._running[prefix]:
                     del self._running[prefix]

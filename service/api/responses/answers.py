@@ -29,6 +29,33 @@ class KeyColumn(BaseModel):
     role: Literal["key"]
 
 
+class ShownClipping(BaseModel):
+    """What the bounds on one unit leave out of a column: bias, which intervals do not contain."""
+
+    of: Annotated[
+        Literal["rows", "values", "people in groups"], Field(description="What is left out, and `lost` counts.")
+    ]
+    lost: Annotated[
+        tuple[int, int] | None, Field(description="At least and at most so many, by the profile; null: not known.")
+    ]
+    share: Annotated[
+        tuple[float, float] | None,
+        Field(description="lost / (lost + counted), at least and at most; null: no share can be told."),
+    ]
+    share_of: Annotated[
+        Literal["answer", "table"] | None,
+        Field(description="Counted in the released answer, or in the whole table as far as its profile tells."),
+    ]
+    amount: Annotated[str | None, Field(description="The most that a sum lacks, as a decimal.")]
+    words: str
+
+
+ClippedShare = Annotated[
+    float | None,
+    Field(description="At most this share is left out by the bounds; 0: nothing is; null: no share can be told."),
+]
+
+
 class ValueColumn(BaseModel):
     """A column of released values. Noise and width are null where they differ from row to row."""
 
@@ -37,6 +64,8 @@ class ValueColumn(BaseModel):
     role: Literal["value"]
     noise_std: Annotated[float | None, Field(description="Standard deviation of the noise.")]
     half_width_95: Annotated[float | None, Field(description="Half the width of the 95 % interval.")]
+    clipped_share: ClippedShare = None
+    clipped: Annotated[ShownClipping | None, Field(description="Not in answers of older versions.")] = None
 
 
 class ShownCost(BaseModel):
@@ -79,6 +108,7 @@ class Receipt(BaseModel):
     plan_digest: Digest
     mechanisms: list[str]
     bounds: BoundsOfCores
+    seconds: Annotated[float | None, Field(description="The promised time, which it took.")] = None
     ledger_entry: Annotated[int | None, Field(description="null: nothing was charged.")]
     service_version: str
 

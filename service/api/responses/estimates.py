@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.responses.answers import BoundsOfCores, EpsilonDelta, ShownCost
+from service.api.responses.answers import BoundsOfCores, ClippedShare, EpsilonDelta, ShownClipping, ShownCost
 from service.api.responses.values import AmountText, Digest, QueryId
 
 
@@ -22,6 +22,8 @@ class ValuePrediction(BaseModel):
     role: Literal["value"]
     noise_std: float | None
     half_width_95: float | None
+    clipped_share: ClippedShare
+    clipped: ShownClipping
 
 
 class WouldNeed(BaseModel):
@@ -55,6 +57,7 @@ class DefaultsApplied(BaseModel):
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     min_units: int | None = None
+    bounds_from: Annotated[str | None, Field(description="Where bounds come from that were left out.")] = None
 
 
 class Estimate(BaseModel):
@@ -63,6 +66,7 @@ class Estimate(BaseModel):
     dataset: str
     cost: ShownCost
     would_need: Annotated[WouldNeed | None, Field(description="null unless `accuracy` was asked for.")]
+    seconds: Annotated[float, Field(description="How long it takes, promised whatever the data holds; 0: it is there.")]
     fits: Annotated[bool, Field(description="The dataset's budget covers it now.")]
     mechanisms: list[str]
     columns: list[Annotated[KeyPrediction | ValuePrediction, Field(discriminator="role")]]

@@ -1,128 +1,28 @@
-"""The journal's entries, one model per kind, and what its verification finds.
+"""The journal's entries, one model per kind, and what its verification finds."""
 
-Amounts in entries are whole numbers as strings: many readers of JSON keep only 53 bits of a number.
-"""
-
-from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.responses.answers import BoundsOfCores
-from service.api.responses.values import Atto, Digest, Hash, KeyPrefix, Pico, QueryId
-from service.core.request import Role
-
-Why = Annotated[str, Field(description="The reason that was given.")]
-Declaration = Annotated[dict[str, Any], Field(description="A declaration, as it was stored then.")]
-
-
-class Granted(BaseModel):
-    """How much of the ceiling may be used, and the limit at every order."""
-
-    epsilon: Pico
-    delta: Atto
-    limits: list[Pico]
-    delta_limit: Atto
-    why: Why
-
-
-class Promised(Granted):
-    """The grant, and the promise that it stays within."""
-
-    terms: Annotated[str, Field(description="Orders, weights and ceilings, as canonical JSON.")]
-
-
-class QuotaBody(BaseModel):
-    """One key's ration of the budget."""
-
-    prefix: KeyPrefix
-    share: Annotated[Pico | None, Field(description="null: the ration is lifted.")]
-    why: Why
-
-
-class WindowOpened(BaseModel):
-    """A new period has begun; what was spent in the last one no longer counts."""
-
-    opens: date
-    kind: Literal["day", "week", "month"]
-
-
-class WindowSet(BaseModel):
-    """An admin chose the period; null: one budget for all time."""
-
-    kind: Literal["day", "week", "month"] | None
-    opens: Annotated[date | None, Field(alias="from")]
-    why: Why
-
-
-class ChargeReceipt(BaseModel):
-    """What the charge was for, without a value."""
-
-    plan_digest: Digest
-    mechanisms: list[str]
-    bounds: BoundsOfCores
-
-
-class Reserved(BaseModel):
-    """A charge, before the query ran: the cost at every order, infinity last."""
-
-    orders: list[Pico]
-    delta: Atto
-    share: Pico
-    key: Annotated[str | None, Field(description="The Idempotency-Key.")]
-    request_hash: str
-    receipt: ChargeReceipt | None
-
-
-class Settled(BaseModel):
-    """How the query ended. Nothing is given back, whatever the outcome."""
-
-    outcome: Literal["answered", "failed"]
-    why: str | None = None
-
-
-class Paused(BaseModel):
-    """No more queries until an admin resumes them."""
-
-    prefix: Annotated[KeyPrefix | None, Field(description="null: the whole dataset.")]
-    why: Why
-
-
-class Resumed(BaseModel):
-    """Queries go on, with a fresh allowance of failures."""
-
-    prefix: Annotated[KeyPrefix | None, Field(description="null: the whole dataset.")]
-    why: Why
-    failures_allowed: Annotated[str, Field(pattern=r"^\d+$")]
-
-
-class SourceClaimed(BaseModel):
-    """A source belongs to this dataset's budget for ever."""
-
-    fingerprint: Hash
-    why: Why
-
-
-class WhatWasDone(BaseModel):
-    """What an act changed. `before` and `after` are declarations."""
-
-    subject: str
-    before: Declaration | None = None
-    after: Declaration | None = None
-    import_id: Annotated[str | None, Field(alias="import")] = None
-    name: str | None = None
-    role: Role | None = None
-    datasets: list[str] | None = None
-
-
-class Noted(BaseModel):
-    """An act that moves no budget."""
-
-    act: Literal[
-        "dataset.put", "dataset.delete", "table.put", "table.delete", "table.inspect", "key.create", "key.revoke"
-    ]
-    what: WhatWasDone
-    why: Why
+from service.api.responses.journal_bodies import (
+    CameLate,
+    FilesClaimed,
+    Granted,
+    GrantedAgain,
+    ListClaimed,
+    Noted,
+    Paused,
+    Promised,
+    QuotaBody,
+    Reserved,
+    Resumed,
+    SafetySet,
+    Settled,
+    WindowOpened,
+    WindowSet,
+)
+from service.api.responses.values import Hash, QueryId
 
 
 class JournalEntry(BaseModel):
@@ -132,7 +32,7 @@ class JournalEntry(BaseModel):
     at: datetime
     dataset: str | None
     query_id: QueryId | None
-    who: Annotated[str, Field(description="A key's prefix, `command line` or `service`.")]
+    who: Annotated[str, Field(description="A key's prefix, `command line`, `service`, or `import` for a profile.")]
     previous: Hash
     hash: Hash
 
@@ -144,7 +44,7 @@ class OpenEntry(JournalEntry):
 
 class GrantEntry(JournalEntry):
     kind: Literal["grant"]
-    body: Granted
+    body: Granted | GrantedAgain
 
 
 class CeilingEntry(JournalEntry):
@@ -172,6 +72,16 @@ class SettleEntry(JournalEntry):
     body: Settled
 
 
+class LateEntry(JournalEntry):
+    kind: Literal["late"]
+    body: CameLate
+
+
+class SafetyEntry(JournalEntry):
+    kind: Literal["safety"]
+    body: SafetySet
+
+
 class PauseEntry(JournalEntry):
     kind: Literal["pause"]
     body: Paused
@@ -184,7 +94,7 @@ class ResumeEntry(JournalEntry):
 
 class SourceEntry(JournalEntry):
     kind: Literal["source"]
-    body: SourceClaimed
+    body: FilesClaimed | ListClaimed
 
 
 class NoteEntry(JournalEntry):
@@ -198,12 +108,13 @@ AdminEntry = (
     | CeilingEntry
     | QuotaEntry
     | WindowEntry
+    | SafetyEntry
     | PauseEntry
     | ResumeEntry
     | SourceEntry
     | NoteEntry
 )
-JournalPage = list[Annotated[AdminEntry | ReserveEntry | SettleEntry, Field(discriminator="kind")]]
+JournalPage = list[Annotated[AdminEntry | ReserveEntry | LateEntry | SettleEntry, Field(discriminator="kind")]]
 AuditPage = list[Annotated[AdminEntry, Field(discriminator="kind")]]
 
 
@@ -215,3 +126,10 @@ class LedgerVerdict(BaseModel):
     head: Annotated[Hash, Field(description="The hash of the last entry: keep it elsewhere to prove the journal.")]
     problem: str | None
     broken_entry: Annotated[int | None, Field(description="The first entry that does not hold, if one does not.")]
+    restored: Annotated[str | None, Field(description="Why nothing is charged: the ledger is older than it was.")]
+
+
+class RestoreAccepted(BaseModel):
+    """The ledger counts as it is; what it may have forgotten was charged to these datasets."""
+
+    datasets: list[str]

@@ -78,6 +78,10 @@ class PanelFacts(BaseModel):
     ]
     state_code: Annotated[str | None, Field(description="Why it is stale: a problem's code, or the panel's own.")]
     state_detail: str
+    bounds_change: Annotated[
+        str | None,
+        Field(description="How its bounds differ from those of the answer before: a jump that is not one in the data."),
+    ] = None
     refresh_seconds: Annotated[int | None, Field(description="null: refreshed by hand.")]
     refreshed_at: datetime | None
     next_refresh_at: datetime | None
@@ -105,6 +109,7 @@ class PastRefresh(BaseModel):
     low_95: CellGrid
     high_95: CellGrid
     data_version: int
+    bounds_change: Annotated[str | None, Field(description="Against the refresh before; null: none.")] = None
 
 
 POLLED: Documented = {

@@ -11,8 +11,8 @@ PROBLEM_JSON = "application/problem+json"
 ProblemCode = Literal[
     "request-malformed", "not-signed-in", "not-allowed", "dataset-unknown", "not-found", "method-not-allowed",
     "syntax-refused", "construct-refused", "bounds-missing", "loss-out-of-range", "catalog-refused", "source-refused",
-    "idempotency-key-reused", "conflict", "budget-exhausted", "dataset-paused", "not-acceptable", "body-too-large",
-    "too-busy", "rate-limited", "outer-refused", "answer-failed", "internal-error",
+    "idempotency-key-reused", "conflict", "budget-exhausted", "question-too-large", "dataset-paused", "ledger-restored",
+    "not-acceptable", "body-too-large", "too-busy", "rate-limited", "outer-refused", "answer-failed", "internal-error",
 ]  # fmt: skip
 
 
@@ -45,6 +45,8 @@ class Problem(BaseModel):
     dataset: str | None = None
     table: str | None = None
     path: Annotated[str | None, Field(description="The source's path, as it was declared.")] = None
+    file: Annotated[str | None, Field(description="The end of a file's real path.")] = None
+    copy_of: Annotated[str | None, Field(description="A known file that this one is a copy of.")] = None
     panel: str | None = None
     kind: Annotated[str | None, Field(description="One word for the operator.")] = None
     account: Annotated[str | None, Field(description="Which account refused: dataset, quota or panel.")] = None

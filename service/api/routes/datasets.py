@@ -1,4 +1,4 @@
-"""What a caller may know about datasets: declarations and budget, never anything measured from the data."""
+"""What a caller may know about datasets: declarations, budget, and what was released of their sizes."""
 
 import json
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from service.api.auth import Analyst, Viewer, Wired
-from service.api.bodies import show_schema
+from service.api.bodies import show_promise, show_schema
 from service.api.formats import JSON
 from service.api.json_body import ExactRoute
 from service.api.parameters import DatasetName
@@ -26,8 +26,10 @@ def list_datasets(viewer: Viewer, parts: Wired) -> Response:
 
 @router.get("/{dataset}", response_model=Dataset, responses=problems(404))
 def get_dataset(dataset: DatasetName, viewer: Viewer, parts: Wired) -> Response:
-    """Tables, columns, types, declared bounds and domains, and the defaults that a query gets."""
-    return Response(json.dumps(show_schema(parts.catalog.schema(dataset, viewer)), default=str), media_type=JSON)
+    """Tables, columns, types, declared bounds and domains, the defaults that a query gets, and released sizes."""
+    schema = parts.catalog.schema(dataset, viewer)
+    shown = show_schema(schema, parts.catalog.profiles(dataset)) | show_promise(parts.administration.terms(dataset))
+    return Response(json.dumps(shown, default=str), media_type=JSON)
 
 
 @router.get("/{dataset}/budget", response_model=Budget, responses=problems(403, 404))

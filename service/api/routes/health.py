@@ -19,8 +19,8 @@ async def healthz() -> Response:
 
 
 @router.get("/readyz", dependencies=[Depends(public)], response_model=Readiness, responses=NOT_READY)
-def readyz(parts: Wired) -> Response:
-    """The ledger can be written and the engine answers; 503 says which does not."""
+async def readyz(parts: Wired) -> Response:
+    """The ledger can be written and the engine answers, when last looked at; 503 says which does not."""
     missing = parts.ready()
     return JSONResponse(
         {"status": "ready" if not missing else "not ready", "missing": missing}, 503 if missing else 200

@@ -5,8 +5,10 @@ DuckDB itself is imported only by what runs inside children (worker.py, importin
 
 import contextlib
 import os
+import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,34 +17,40 @@ import pyarrow as pa
 
 from service.core.boundary import Array, ExactTable, KeyTable
 from service.core.errors import NotFound, TooBusy
+from service.core.fair_queue import FairQueue, remaining
 from service.core.plan import Need, Plan
 from service.core.prepared import POSITION
 from service.core.schema import Table
-from service.engine.base import Computed, EngineFailed, Work
+from service.core.sizes import Size
+from service.engine.base import Computed, EngineFailed, Work, WorstCase
 from service.engine.duckdb.manifest import Manifest
 from service.engine.duckdb.processes import frames
-from service.engine.duckdb.processes.child import Child, ChildLost
-from service.engine.duckdb.processes.fair_queue import FairQueue, remaining
+from service.engine.duckdb.processes.child import Child, ChildLost, Conversation
 from service.engine.duckdb.processes.pool import BindFailed, Binding, Pool
+from service.engine.duckdb.speed import kept_speed, measure, setting
 from service.engine.duckdb.versions import KnownVersions
 from service.engine.emit.spelling import Statement
 from service.engine.emit.statements import Emitted, emit
 from service.engine.quoting import quoted
+from service.engine.worst_case.loads import USUAL, Speed
+from service.engine.worst_case.predict import Machine, at_worst
 
 PUBLIC_SECONDS = 30.0
+NICENESS = 2  # a little behind the process that answers, which needs little and must come at once
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """What a deployment gives to the engine: `workers` statements at once, each with its part of `memory_bytes`;
     `waiting` more may queue. A statement's deadline is never beyond `query_seconds`. `threads` None: all
-    cores for each."""
+    cores for each. `measured`: predictions are made with this machine's own speed, not with the defaults."""
 
     workers: int = 2
     memory_bytes: int = 4 * 2**30
     threads: int | None = None
     waiting: int = 64
     query_seconds: float = 60.0
+    measured: bool = False
 
     @property
     def threads_each(self) -> int:
@@ -61,7 +69,11 @@ class DuckDBEngine:
             workers=self._options.workers,
             memory_bytes=self._options.memory_bytes // self._options.workers,
             threads=self._options.threads_each,
+            niceness=NICENESS,
         )
+        self._machine = self._known_machine(USUAL)
+        if self._options.measured:
+            self._measure_once()
 
     @contextlib.contextmanager
     def slot(self, dataset: str, wait_s: float, caller: str = "") -> Iterator["DuckDBSlot"]:
@@ -77,8 +89,35 @@ class DuckDBEngine:
         finally:
             self._turns.give(caller)
 
+    @property
+    def memory_bytes(self) -> int:
+        return self._options.memory_bytes // self._options.workers
+
+    def predict(
+        self, plan: Plan, needs: tuple[Need, ...], sizes: Mapping[str, Size], groups: int | None
+    ) -> WorstCase | None:
+        return at_worst(plan, needs, sizes, groups, self._machine)
+
     def close(self) -> None:
         self._pool.close()
+
+    def _known_machine(self, speed: Speed) -> Machine:
+        return Machine(speed, self._options.workers, self._options.threads_each, os.cpu_count() or 1)
+
+    def _measure_once(self) -> None:
+        """The speed that was kept; else the defaults until it is measured, which takes a second in the background."""
+        wanted = setting(threads=self._options.threads_each, workers=self._options.workers)
+        known = kept_speed(self._data_dir, wanted)
+        if known is not None:
+            self._machine = self._known_machine(known)
+            return
+
+        def measured() -> None:
+            found = measure(self._data_dir, wanted)
+            if found is not None:
+                self._machine = self._known_machine(found)
+
+        threading.Thread(target=measured, name="engine-speed", daemon=True).start()
 
     def _lease(self, dataset: str, began: float, wait_s: float) -> tuple[Manifest, Binding, Child]:
         """Again while versions change: between reading a manifest and opening its files, they may be replaced."""
@@ -104,7 +143,7 @@ class Statements(Work):
 class DuckDBSlot:
     """One child, for one query's statements. Dead after a failure: the next statement fails too."""
 
-    def __init__(self, manifest: Manifest, child: Child, query_seconds: float) -> None:
+    def __init__(self, manifest: Manifest, child: Conversation, query_seconds: float) -> None:
         self._manifest = manifest
         self._child = child
         self._query_seconds = query_seconds
@@ -112,6 +151,10 @@ class DuckDBSlot:
     @property
     def data_version(self) -> int:
         return self._manifest.data_version
+
+    def version(self, table: str) -> int | None:
+        entry = self._manifest.tables.get(table)
+        return None if entry is None else entry.version
 
     def work(self, plan: Plan, needs: tuple[Need, ...], salt: int) -> Statements:
         return Statements(emit(plan, needs, salt=salt))
@@ -152,6 +195,12 @@ class DuckDBSlot:
         )
         return frames.scalars(self._ask(sql, memoryview(b""), PUBLIC_SECONDS).column("value"))
 
+    def handed_over(self) -> tuple["HandedDuckDBSlot", tuple[int, ...]]:
+        return HandedDuckDBSlot(self._manifest, self._query_seconds), (self._child.channel.fileno(),)
+
+    def spoil(self) -> None:
+        self._child.kill()
+
     def _public_table(self, table: str, column: str) -> Table:
         entry = self._manifest.tables.get(table)
         assert entry is None or not entry.table.private, "values of a private table are not public"
@@ -170,6 +219,18 @@ class DuckDBSlot:
             return frames.unpack_table(table)
         except (pa.ArrowException, OSError):
             raise EngineFailed("frame") from None
+
+
+@dataclass(frozen=True, slots=True)
+class HandedDuckDBSlot:
+    """A slot without its child; the child's socket travels beside it."""
+
+    manifest: Manifest
+    query_seconds: float
+
+    def taken(self, files: tuple[int, ...]) -> DuckDBSlot:
+        (channel,) = files
+        return DuckDBSlot(self.manifest, Conversation(socket.socket(fileno=channel)), self.query_seconds)
 
 
 def _packed(keys: KeyTable | None) -> memoryview:

@@ -9,9 +9,12 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from service.core.schema import Table
 from service.core.schema_codec import table_from_json, table_to_json
+from service.core.sizes import PublicSize, size_from_text, size_to_text
+from service.engine.import_base import Prepared, PreparedFile
 from service.engine.sources import Source
 
 NAME = "_manifest.json"
@@ -20,11 +23,20 @@ UNITS = "_units"
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A prepared table: what was declared, where it came from, and its file, relative to the dataset's folder."""
+    """A prepared table: what was declared, where it came from, and its file, relative to the dataset's folder.
+
+    `version` is the data version that it was built in. `files` are the real files that it was built from: the ones
+    that were claimed; None where that was not written down yet. `size` is a public table's, and `most` how many rows of
+    a unit a private one kept (None: all); neither was written down always.
+    """
 
     table: Table
     source: Source
     file: str
+    version: int = 0
+    files: tuple[str, ...] | None = None
+    size: PublicSize | None = None
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,17 @@ class Manifest:
         return held | {self.units_file} if self.units_file else held
 
 
+def prepared_of(manifest: Manifest | None) -> Prepared | None:
+    """What others than the engine may know of it."""
+    if manifest is None:
+        return None
+    tables = {
+        name: PreparedFile(entry.table, entry.source, entry.version, entry.files, entry.size, entry.most)
+        for name, entry in manifest.tables.items()
+    }
+    return Prepared(manifest.data_version, tables)
+
+
 def dataset_folder(data_dir: Path, dataset: str) -> Path:
     return data_dir / "prepared" / dataset
 
@@ -51,11 +74,24 @@ def load_manifest(folder: Path) -> Manifest | None:
         raw = json.loads((folder / NAME).read_text())
     except FileNotFoundError:
         return None
-    tables = {
-        name: TableFile(table_from_json(entry["table"]), Source(**entry["source"]), entry["file"])
-        for name, entry in raw["tables"].items()
-    }
+    tables = {name: _table_file(entry, raw["data_version"]) for name, entry in raw["tables"].items()}
     return Manifest(raw["data_version"], raw["unit_type"], raw["units_file"], tables)
+
+
+def _table_file(entry: dict[str, Any], data_version: int) -> TableFile:
+    """Before tables had versions, each was of its dataset's: that is the version its stored releases have."""
+    files, size = entry.get("files"), entry.get("size")
+    known = None if size is None else size_from_text(size)
+    assert known is None or isinstance(known, PublicSize)
+    return TableFile(
+        table_from_json(entry["table"]),
+        Source(**entry["source"]),
+        entry["file"],
+        entry.get("version", data_version),
+        None if files is None else tuple(files),
+        known,
+        entry.get("most"),
+    )
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
@@ -69,6 +105,10 @@ def save_manifest(folder: Path, manifest: Manifest) -> None:
                 "table": table_to_json(entry.table),
                 "source": {"kind": entry.source.kind, "path": entry.source.path, "table": entry.source.table},
                 "file": entry.file,
+                "version": entry.version,
+                "files": entry.files,
+                "size": None if entry.size is None else size_to_text(entry.size),
+                "most": entry.most,
             }
             for name, entry in manifest.tables.items()
         },

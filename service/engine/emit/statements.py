@@ -36,7 +36,7 @@ def emit(plan: Plan, needs: tuple[Need, ...], *, salt: int) -> Emitted:
     """
     _check_domains(plan)
     statements: list[tuple[Statement, tuple[Need, ...]]] = []
-    for group in _groups(needs):
+    for group in by_statement(needs):
         statements.append((_statement(plan, group, salt), group))
     return tuple(statements)
 
@@ -64,7 +64,7 @@ def _statement(plan: Plan, group: tuple[Need, ...], salt: int) -> Statement:
     raise AssertionError(f"no statement for {need}")
 
 
-def _groups(needs: tuple[Need, ...]) -> list[tuple[Need, ...]]:
+def by_statement(needs: tuple[Need, ...]) -> list[tuple[Need, ...]]:
     """Moments that agree on the weight, and on the clamp of every measure they share; others alone."""
     shared: list[list[MomentsNeed]] = []
     alone: list[tuple[Need, ...]] = []

@@ -9,8 +9,9 @@ import numpy as np
 from service.core.boundary import Array
 from service.core.events import Event
 from service.core.plan import ONE
-from service.privacy.noise.laws import Law, Noise, noise_for
+from service.privacy.noise.laws import Law
 from service.privacy.noise.sampling import NoiseSource
+from service.privacy.noise.scaled import Noise, noise_for
 from service.privacy.noise.sensitivity import Sensitivity
 
 MOVED = Sensitivity.within(ONE)  # a unit weighs ONE in all

@@ -14,8 +14,9 @@ from service.core.boundary import Array
 from service.core.errors import LossOutOfRange
 from service.core.events import Event, SelectionEvent
 from service.core.plan import ONE, Bounds, KeysNeed
-from service.privacy.noise.laws import GAUSSIAN, LAPLACE, Law, Noise, noise_for
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, Law
 from service.privacy.noise.sampling import NoiseSource
+from service.privacy.noise.scaled import Noise, noise_for
 from service.privacy.noise.sensitivity import Sensitivity
 from service.privacy.noise.tails import each_of, truncated_bound
 

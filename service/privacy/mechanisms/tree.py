@@ -14,8 +14,9 @@ from service.core.events import Event
 from service.core.plan import ONE
 from service.privacy.mechanisms.quantile import Histograms
 from service.privacy.noise.exact_integers import combine
-from service.privacy.noise.laws import Law, Noise, noise_for
+from service.privacy.noise.laws import Law
 from service.privacy.noise.sampling import NoiseSource
+from service.privacy.noise.scaled import Noise, noise_for
 from service.privacy.noise.sensitivity import Sensitivity
 
 BLOCK = 2**21  # nodes held at once

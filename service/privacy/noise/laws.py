@@ -7,8 +7,7 @@ is always exact; deviations, widths and replicas are floats, because they only d
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from statistics import NormalDist
 from typing import ClassVar, Literal
@@ -58,6 +57,10 @@ class Law(ABC):
 
     def __repr__(self) -> str:
         return self.label
+
+    def __reduce__(self) -> tuple[Callable[[str], "Law"], tuple[str]]:
+        """In another process too there is one of each."""
+        return law_named, (self.name,)
 
     @abstractmethod
     def scale(self, moved: Sensitivity, amount: Fraction) -> Fraction:
@@ -266,31 +269,5 @@ LAPLACE, GAUSSIAN = Laplace(), Gaussian()
 LAWS = (LAPLACE, GAUSSIAN)
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """A law at a scale: what is drawn on every coordinate of a vector."""
-
-    law: Law
-    scale: Fraction
-
-    @property
-    def variance(self) -> float:
-        return self.law.variance(self.scale)
-
-    @property
-    def words(self) -> str:
-        return f"discrete {self.law.label}"
-
-    def draw(self, source: NoiseSource, size: int) -> Array:
-        return self.law.draw(source, self.scale, size)
-
-    def reach(self, q: Fraction) -> int:
-        return self.law.reach(self.scale, q)
-
-    def event(self, moved: Sensitivity) -> Event:
-        return self.law.event(moved, self.scale)
-
-
-def noise_for(law: Law, moved: Sensitivity, amount: Fraction) -> Noise:
-    """The noise that this epsilon or rho buys for what one unit moves so much."""
-    return Noise(law, law.scale(moved, amount))
+def law_named(name: str) -> Law:
+    return next(law for law in LAWS if law.name == name)

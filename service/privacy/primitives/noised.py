@@ -5,6 +5,7 @@ codes, under which weights and under how much noise. So a stored release is a pl
 values) to arrays, and every aggregate can be derived from it without the price that made it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -60,6 +61,10 @@ class NoisedVector:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Callable[[str], "NoisedVector"], tuple[str]]:
+        """In another process too there is one of each."""
+        return vector_named, (self.name,)
+
 
 COUNT_OF_ROWS = NoisedVector("count", RowCount(), "weighted count of rows")
 PLAIN_SUM = NoisedVector("sum", PlainSum(), "sum", degree=1, first=1)
@@ -86,6 +91,11 @@ VECTORS = (
     COUNT_OF_ROWS, PLAIN_SUM, CAPPED_SUM, JOINT_MEAN, JOINT_VARIANCE, CENTRED_MEAN, CENTRED_VARIANCE, COUNT_OF_UNITS,
     COUNT_OF_VALUES, *BESIDE_ROWS.values(),
 )  # fmt: skip
+
+
+def vector_named(name: str) -> NoisedVector:
+    return next(vector for vector in VECTORS if vector.name == name)
+
 
 EVERY_ROW = "*"  # the source of COUNT(*)
 EVERY_UNIT = "units"  # the source of COUNT(DISTINCT unit)

@@ -15,9 +15,10 @@ from sqlglot import exp
 from service.core.errors import BoundsMissing
 from service.core.plan import Aggregate, Bounds, Key, Plan, RowBound
 from service.core.prepared import UNIT_COLUMN
-from service.core.schema import Scalar, SqlType
+from service.core.schema import GROUPS_PER_UNIT, ROWS_PER_UNIT, Scalar, SqlType
 from service.sql.cores.measures import Call, Collector, Named, show_unit
 from service.sql.expr.canonical import canonical_key, canonical_text, conjuncts
+from service.sql.expr.lengths import text_bytes
 from service.sql.expr.trees import aliased
 from service.sql.expr.values import NULL, Value
 from service.sql.read.output_names import sql_as_written
@@ -59,8 +60,9 @@ def build(relation: Relation, groups: list[Grouping], calls: Collector, context:
     outputs: list[exp.Expression] = [aliased(unit.copy(), UNIT_COLUMN)]
     outputs += [aliased(canonical_key(group.value), names[key]) for key, group in ordered]
     outputs += [aliased(tree, label) for label, tree in named.trees.items()]
+    chosen = relation.select(outputs)
     plan = Plan(
-        rows=relation.select(outputs),
+        rows=chosen,
         row_bound=relation.bound,
         keys=keys,
         measures=named.measures,
@@ -70,6 +72,10 @@ def build(relation: Relation, groups: list[Grouping], calls: Collector, context:
         digest=_digest(relation, keys, [key for key, _ in ordered], columns, context),
         expected_rows=relation.expected,
         expected_groups=context.schema.defaults.expected_groups,
+        tables={found.name: context.schema.tables[found.name] for found in chosen.find_all(exp.Table)},
+        reach=relation.reach,
+        whole_table=isinstance(relation.source, exp.Table) and not relation.joins and not relation.where,
+        clamped_totals=relation.clamped_totals,
     )
     return Core(plan, names, columns)
 
@@ -87,7 +93,7 @@ def _key(label: str, group: Grouping, relation: Relation) -> Key:
     value = group.value
     domain = of_type(declared_domain(value, relation), value.type)
     public = value.public if domain is None else None
-    return Key(label, value.type, value.source or sql_as_written(group.node), domain, public)
+    return Key(label, value.type, value.source or sql_as_written(group.node), domain, public, text_bytes(value))
 
 
 def declared_domain(value: Value, relation: Relation) -> tuple[Scalar, ...] | None:
@@ -185,13 +191,17 @@ def literal_of(tree: exp.Expression) -> Scalar:
 
 def _bounds(bound: RowBound | None, named: Named, context: Context) -> Bounds:
     asked, defaults = context.ask.bounds, context.schema.defaults
-    rows = _within("rows_per_unit", _given(asked.rows_per_unit, defaults.rows_per_unit), ROWS_PER_UNIT_MAX)
+    rows = _within(
+        "rows_per_unit", _given(asked.rows_per_unit, defaults.rows_per_unit or ROWS_PER_UNIT), ROWS_PER_UNIT_MAX
+    )
     if bound is not None and not bound.tables:
         rows = min(rows, max(1, bound.constant))
     return Bounds(
         rows_per_unit=rows,
         groups_per_unit=_within(
-            "groups_per_unit", _given(asked.groups_per_unit, defaults.groups_per_unit), GROUPS_PER_UNIT_MAX
+            "groups_per_unit",
+            _given(asked.groups_per_unit, defaults.groups_per_unit or GROUPS_PER_UNIT),
+            GROUPS_PER_UNIT_MAX,
         ),
         clip=asked.clip or "l1",
         unit_sum=_unit_sums(named, context),

@@ -19,6 +19,7 @@ from service.sql.cores.disjoint import family
 from service.sql.expr import ranges
 from service.sql.expr.canonical import canonical_key, canonical_text
 from service.sql.expr.compiler import Compiler
+from service.sql.expr.lengths import text_bytes
 from service.sql.expr.trees import not_null, number, when, wrapped
 from service.sql.expr.values import NULL, UNIT, Code, Value
 from service.sql.read.aggregates import Asked
@@ -148,7 +149,7 @@ class Collector:
         trees |= {attributes[key]: attribute_tree(self.attributes[key]) for key in attributes}
         built = tuple(_built(measures[key], self.measures[key], coded[measures[key]]) for key in sorted(measures))
         marks = tuple(
-            Attribute(attributes[key], value.type, argument.what, value.domain)
+            Attribute(attributes[key], value.type, argument.what, value.domain, text_bytes(value))
             for key in sorted(attributes)
             for argument in [self.attributes[key]]
             for value in [argument.value]

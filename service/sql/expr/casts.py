@@ -8,6 +8,7 @@ from sqlglot import exp
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, SqlType
 from service.sql.expr.comparisons import as_double
 from service.sql.expr.compiler import Compiler, handles
+from service.sql.expr.lengths import WRITTEN_BYTES
 from service.sql.expr.literals import convert
 from service.sql.expr.ranges import half_away
 from service.sql.expr.trees import cast_to, number, when, wrapped
@@ -29,7 +30,7 @@ def cast_type(node: exp.Expression, to: exp.DataType) -> SqlType:
     """The type that a CAST names, or a refusal."""
     if to.this == D.DECIMAL:
         numbers = [str(part.this.this) for part in to.expressions if isinstance(part.this, exp.Literal)]
-        sizes = [int(part) for part in numbers if part.isdigit() and len(part) < 3] or [18, 3]
+        sizes = [int(part) for part in numbers if part.isascii() and part.isdigit() and len(part) < 3] or [18, 3]
         precision, scale = sizes[0], (sizes[1] if len(sizes) > 1 else 0)
         if 1 <= precision <= 38 and 0 <= scale <= precision:
             return SqlType("DECIMAL", precision, scale)
@@ -63,6 +64,8 @@ def _cast(node: exp.Expression, c: Compiler) -> Value:
             f"{value.type} can not be cast to {kind}", node, construct="CAST", remedy="cast to a type that fits"
         )
     found = derived(cast_to(value.tree, str(kind), safe=True), kind, value)
+    if kind == VARCHAR:
+        return replace(found, max_bytes=WRITTEN_BYTES[value.type.name])
     if value.type == BOOLEAN:
         return _flag(found, value, kind)
     if not (value.numeric and kind.is_numeric):
@@ -80,8 +83,6 @@ def _sensible(a: SqlType, b: SqlType) -> bool:
 
 def _flag(found: Value, value: Value, kind: SqlType) -> Value:
     """TRUE is 1, FALSE is 0; a DECIMAL without digits before its point holds no 1, so that is NULL there."""
-    if not kind.is_numeric:
-        return found
     truth = wrapped(value.tree.copy())
     tree = when((truth, number(1)), (exp.Not(this=truth.copy()), number(0)))
     edges = (Fraction(0), Fraction(1))

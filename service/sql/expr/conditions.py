@@ -9,6 +9,7 @@ from service.sql.expr import ranges
 from service.sql.expr.canonical import canonical_text, operands
 from service.sql.expr.comparisons import as_double, in_one_type, unified
 from service.sql.expr.compiler import CHAIN, Compiler, handles
+from service.sql.expr.lengths import longest
 from service.sql.expr.literals import literal_value, null, scalar
 from service.sql.expr.trees import binary, is_null, when, wrapped
 from service.sql.expr.values import NULL, Value, constant, derived
@@ -181,7 +182,7 @@ def case_value(tests: list[Value], branches: list[Value], node: exp.Expression) 
     lacking = frozenset().union(*(branch.lacking for branch in branches))
     return replace(
         found, code=code, range=ranges.hull([value.range for value in values]), domain=domain, lacking=lacking,
-        auto=any(branch.auto for branch in branches),
+        auto=any(branch.auto for branch in branches), max_bytes=longest(same, kind),
     )  # fmt: skip
 
 
@@ -211,7 +212,10 @@ def _coalesce(node: exp.Expression, c: Compiler) -> Value:
     if codes is not None:
         tree = exp.Coalesce(this=codes[0].tree, expressions=[part.tree for part in codes[1:]])
         code = replace(codes[0], tree=tree, low=min(part.low for part in codes), high=max(part.high for part in codes))
-    return replace(found, code=code, range=ranges.hull([value.range for value in known]), domain=joined_domain(same))
+    return replace(
+        found, code=code, range=ranges.hull([value.range for value in known]), domain=joined_domain(same),
+        max_bytes=longest(same, kind),
+    )  # fmt: skip
 
 
 @handles(exp.Nullif)

@@ -153,4 +153,4 @@ def _format(node: exp.Expression, c: Compiler) -> Value:
         remedy = "use %Y %m %d %H %M %S and separators"
         raise refused("this date format is not supported", node, construct="STRFTIME", remedy=remedy)
     tree = exp.TimeToStr(this=within_calendar(value), format=exp.Literal(this=pattern, is_string=True))
-    return derived(tree, VARCHAR, value)
+    return replace(derived(tree, VARCHAR, value), max_bytes=2 * len(pattern))  # %Y is the widest: four digits for two

@@ -30,7 +30,7 @@ def literal_value(node: exp.Literal) -> Value:
 def parse_date(written: str, node: exp.Expression) -> date:
     """The day that a text names, or a refusal."""
     try:
-        if not re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", written.strip()):
+        if not re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", written.strip(), re.ASCII):
             raise ValueError
         year, month, day = (int(part) for part in written.strip().split("-"))
         return date(year, month, day)
@@ -81,7 +81,7 @@ def _from_text(raw: str, kind: SqlType, node: exp.Expression) -> Value | None:
         return constant(parse_timestamp(raw, node), TIMESTAMP)
     if kind == BOOLEAN and raw.lower() in ("true", "false"):
         return constant(raw.lower() == "true", BOOLEAN)
-    if kind.is_numeric and re.fullmatch(r"-?\d{1,18}(\.\d{1,12})?", raw.strip()):
+    if kind.is_numeric and re.fullmatch(r"-?\d{1,18}(\.\d{1,12})?", raw.strip(), re.ASCII):
         exact = Fraction(raw.strip())
         return constant(exact if exact.denominator != 1 else int(exact), kind) if _holds(kind, exact) else None
     return None
@@ -113,7 +113,7 @@ def interval(node: exp.Interval) -> tuple[int, str]:
         sign, amount = -1, amount.this
     name = str(unit.this).upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
     written = str(amount.this) if isinstance(amount, exp.Literal) else ""
-    if name not in UNITS or not re.fullmatch(r"-?\d{1,6}", written):
+    if name not in UNITS or not re.fullmatch(r"-?\d{1,6}", written, re.ASCII):
         raise refused("this interval is not a plain literal", node, construct="INTERVAL", remedy=remedy)
     total = sign * int(written)
     if abs(total) * (UNITS[name][0] or 0) > 12_000:
@@ -143,7 +143,7 @@ def shift(moment: date | datetime, amount: int, unit: str, node: exp.Expression)
 
 def null() -> Value:
     """The Value of NULL."""
-    return Value(exp.Null(), NULL, constant=(None,), domain=(None,))
+    return Value(exp.Null(), NULL, constant=(None,), domain=(None,), max_bytes=0)
 
 
 def scalar(value: Constant) -> str | int | bool | float | date | datetime | None:

@@ -13,6 +13,7 @@ from service.sql.expr.arguments import supported, whole_literal
 from service.sql.expr.arithmetic import literal_zero
 from service.sql.expr.comparisons import as_double, unified
 from service.sql.expr.compiler import Compiler, handles
+from service.sql.expr.lengths import longest
 from service.sql.expr.trees import binary, cast_to, number, when
 from service.sql.expr.values import Code, Range, Value, derived
 from service.sql.refusals import refused
@@ -176,6 +177,7 @@ def _extreme(node: exp.Expression, c: Compiler) -> Value:
     same, to = unified(parts, node)
     trees = [value.tree for value in same]
     found = derived(kind(this=trees[0], expressions=trees[1:], ignore_nulls=True), to, *parts)
+    found = replace(found, max_bytes=longest(same, to))
     fixed = [part.constant is not None for part in parts]
     known = _extreme_ranges([part.range for part in parts], fixed, greatest=kind is exp.Greatest)
     bounded = known is not None and ranges.clampable(known)

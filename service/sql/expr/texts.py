@@ -1,4 +1,4 @@
-"""Text functions that are total: lengths are literals, patterns are literals, nothing grows without bound."""
+"""Text functions that are total: lengths are literals, patterns are literals, nothing grows beyond a known length."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -8,6 +8,7 @@ from sqlglot import exp
 from service.core.schema import BIGINT, BOOLEAN, VARCHAR
 from service.sql.expr.arguments import supported, text_literal, whole_literal
 from service.sql.expr.compiler import Compiler, handles
+from service.sql.expr.lengths import beginning, joined, made, other_case, replaced
 from service.sql.expr.trees import number, wrapped
 from service.sql.expr.values import Value, derived
 from service.sql.refusals import refused
@@ -26,7 +27,7 @@ supported(
 @handles(exp.Lower, exp.Upper)
 def _letter_case(node: exp.Expression, c: Compiler) -> Value:
     value = c.typed(node.this, "VARCHAR")
-    found = derived(type(node)(this=value.tree), VARCHAR, value)
+    found = made(derived(type(node)(this=value.tree), VARCHAR, value), other_case(value), node)
     domain = value.domain
     if domain is not None and all(part is None or (isinstance(part, str) and part.isascii()) for part in domain):
         turn = str.lower if isinstance(node, exp.Lower) else str.upper
@@ -40,7 +41,7 @@ def _trim(node: exp.Expression, c: Compiler) -> Value:
     value = c.typed(node.this, "VARCHAR")
     position = node.args.get("position")
     arguments = {"position": str(position)} if position in ("LEADING", "TRAILING") else {}
-    return derived(exp.Trim(this=value.tree, **arguments), VARCHAR, value)
+    return replace(derived(exp.Trim(this=value.tree, **arguments), VARCHAR, value), max_bytes=value.max_bytes)
 
 
 @handles(exp.Length)
@@ -57,14 +58,16 @@ def _substring(node: exp.Expression, c: Compiler) -> Value:
     length = (
         whole_literal(node.args["length"], c, low=0, high=10_000) if node.args.get("length") is not None else 10_000
     )
-    return derived(exp.Substring(this=value.tree, start=number(start), length=number(length)), VARCHAR, value)
+    tree = exp.Substring(this=value.tree, start=number(start), length=number(length))
+    return replace(derived(tree, VARCHAR, value), max_bytes=beginning(value, length))
 
 
 @handles(exp.Left, exp.Right)
 def _side(node: exp.Expression, c: Compiler) -> Value:
     value = c.typed(node.this, "VARCHAR")
     length = whole_literal(node.expression, c, low=0, high=10_000)
-    return derived(type(node)(this=value.tree, expression=number(length)), VARCHAR, value)
+    tree = type(node)(this=value.tree, expression=number(length))
+    return replace(derived(tree, VARCHAR, value), max_bytes=beginning(value, length))
 
 
 @handles(exp.Replace)
@@ -79,11 +82,13 @@ def _replace(node: exp.Expression, c: Compiler) -> Value:
             remedy="replace by at most as many characters",
         )
     strings = (exp.Literal(this=part, is_string=True) for part in (old, new))
-    return derived(exp.Replace(this=value.tree, expression=next(strings), replacement=next(strings)), VARCHAR, value)
+    tree = exp.Replace(this=value.tree, expression=next(strings), replacement=next(strings))
+    return made(derived(tree, VARCHAR, value), replaced(value, old, new), node)
 
 
 def _cut(tree: exp.Expression) -> exp.Expression:
-    """The beginning of a text, so that one person's very long one does not need more memory than there is."""
+    """The beginning of a text, for texts without a known length: one person's very long one must not need more memory
+    than there is. It stands in every such tree, since a tree is what the stored answer of a question is found by."""
     return exp.Substring(this=tree, start=number(1), length=number(JOINED))
 
 
@@ -91,8 +96,8 @@ def _cut(tree: exp.Expression) -> exp.Expression:
 def _concat(node: exp.Expression, c: Compiler) -> Value:
     """Both are emitted as ||. CONCAT skips NULL in DuckDB, so its parts become '' first.
 
-    Parts and result are cut: texts that double in every subquery would exhaust the memory, but only if the row
-    is there.
+    Texts that grow in every subquery would exhaust the memory, but only if the row is there: where lengths are known
+    that is refused, where they are not, parts and result are cut.
     """
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     values = [c.typed(part, "VARCHAR") for part in parts]
@@ -104,7 +109,7 @@ def _concat(node: exp.Expression, c: Compiler) -> Value:
     tree = trees[0]
     for part in trees[1:]:
         tree = exp.DPipe(this=tree, expression=wrapped(part))
-    return derived(_cut(tree), VARCHAR, *values)
+    return made(derived(_cut(tree), VARCHAR, *values), joined(values), node)
 
 
 @handles(exp.StartsWith, exp.EndsWith, exp.Contains)
@@ -129,7 +134,7 @@ def _split(node: exp.Expression, c: Compiler) -> Value:
     tree = exp.SplitPart(
         this=_cut(value.tree), delimiter=exp.Literal(this=part, is_string=True), part_index=number(index)
     )
-    return derived(tree, VARCHAR, value)
+    return replace(derived(tree, VARCHAR, value), max_bytes=beginning(value, JOINED))
 
 
 @handles(exp.Like, exp.ILike)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from service.core.schema import Scalar, SqlType
+from service.core.schema import Scalar, SqlType, byte_count
 from service.sql.expr.trees import number, type_named
 
 NULL = SqlType("NULL")
@@ -39,7 +39,8 @@ class Value:
 
     `tokens` are identities of the unit (UNIT, or "table.column" of a key that determines it): equal
     values of a shared token belong to one unit. `reads_unit` taints whatever was computed from the unit.
-    `reads` are the columns behind it, `lacking` those of them without bounds.
+    `reads` are the columns behind it, `lacking` those of them without bounds. `max_bytes` of a text: no row has more
+    (lengths.py); None: no text, or not known.
     """
 
     tree: exp.Expression
@@ -55,6 +56,7 @@ class Value:
     lacking: frozenset[str] = frozenset()
     auto: bool = False
     source: str | None = None
+    max_bytes: int | None = None
 
     @property
     def numeric(self) -> bool:
@@ -141,4 +143,5 @@ def constant(value: Constant, kind: SqlType) -> Value:
     domain: tuple[Scalar, ...] = (float(value) if isinstance(value, Fraction) else value,)
     if isinstance(value, Fraction) and value.denominator == 1:
         domain = (int(value),)
-    return Value(literal_tree(value, kind), kind, code=code, range=known, domain=domain, constant=(value,))
+    found = Value(literal_tree(value, kind), kind, code=code, range=known, domain=domain, constant=(value,))
+    return replace(found, max_bytes=byte_count(value)) if isinstance(value, str) else found

@@ -1,5 +1,6 @@
 """The outer SQL of the SELECT that holds a core: outputs, HAVING, ORDER BY … over its released keys and aggregates."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -186,7 +187,7 @@ def _output(node: exp.Expression, form: SelectParts) -> int | None:
 def row_count(node: exp.Expression) -> exp.Expression:
     """LIMIT or OFFSET with its whole number."""
     amount = node.expression
-    if not isinstance(amount, exp.Literal) or not str(amount.this).isdigit() or len(str(amount.this)) > 12:
+    if not isinstance(amount, exp.Literal) or not re.fullmatch("[0-9]{1,12}", str(amount.this)):
         construct = type(node).key.upper()
         raise refused(f"{construct} takes a whole number", node, construct=construct, remedy=f"write {construct} 10")
     return type(node)(expression=exp.Literal(this=str(amount.this), is_string=False))

@@ -131,7 +131,7 @@ def _check_keys(keys: list[exp.Expression]) -> None:
 def position(node: exp.Literal, size: int, construct: str) -> int:
     """An output position, from 1."""
     digits = str(node.this)
-    if not digits.isdigit() or not 1 <= int(digits) <= size:
+    if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= size:
         raise refused(
             f"{construct} {digits[:20]} names no output", node, construct=construct, remedy=f"use 1 to {size}"
         )

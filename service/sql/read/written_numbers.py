@@ -9,7 +9,7 @@ from sqlglot import exp
 from service.core.schema import BIGINT, DOUBLE, SqlType
 from service.sql.refusals import refused
 
-PLAIN = re.compile(r"\d{1,38}(\.\d{0,38})?|\.\d{1,38}")
+PLAIN = re.compile(r"\d{1,38}(\.\d{0,38})?|\.\d{1,38}", re.ASCII)
 
 
 def written_number(node: exp.Literal) -> tuple[int | Fraction, SqlType]:
@@ -17,6 +17,8 @@ def written_number(node: exp.Literal) -> tuple[int | Fraction, SqlType]:
     digits = str(node.this).replace("_", "")
     try:
         value = Decimal(digits)
+        if not digits.isascii():
+            raise InvalidOperation
     except InvalidOperation:
         remedy = "write plain decimal digits"
         raise refused("this number can not be read", node, construct="number", remedy=remedy) from None

@@ -10,12 +10,14 @@ it. Bounding happens after all joins, so fan-out can't raise the sensitivity; `b
 be known of it beforehand.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from service.core.errors import ConstructRefused
 from service.core.plan import RowBound
+from service.core.reach import Reach
 from service.sql.expr.canonical import all_of, canonical_text
 from service.sql.expr.trees import binary
 from service.sql.expr.values import UNIT, Value
@@ -160,7 +162,9 @@ def _grow(state: Relation, waiting: list[Relation], equalities: list[Equality]) 
     while waiting:
         ranked = [(_fit(state, part, equalities), part) for part in waiting]
         fit, part = min(ranked, key=lambda pair: pair[0])
-        state = _joined(state, part, fit)
+        reach = _met(state, part, fit, equalities)
+        clamped = state.clamped_totals or part.clamped_totals
+        state = replace(_joined(state, part, fit), reach=reach, public=None, clamped_totals=clamped)
         waiting.remove(part)
     return state
 
@@ -208,6 +212,30 @@ def _joined(state: Relation, part: Relation, fit: int) -> Relation:
     return replace(merged, expected=expected, crossed=crossed)
 
 
+def _met(state: Relation, part: Relation, fit: int, equalities: list[Equality]) -> Reach | None:
+    """Rows of one unit after joining `part`, by public sizes."""
+    if not part.private or not state.private:
+        times = 1 if fit in (0, 1) else _fan_out(state, part, equalities)
+        return None if state.reach is None or times is None else state.reach.repeated(times)
+    if fit in (0, 1) or part.one_row:
+        return state.reach
+    if fit == 2 or state.one_row:
+        return part.reach
+    return None if state.reach is None or part.reach is None else state.reach.crossed(part.reach)
+
+
+def _fan_out(state: Relation, part: Relation, equalities: Iterable[Equality]) -> int | None:
+    """How many rows of a public table one row can meet: those of its most frequent value, or all of them."""
+    size = part.public
+    if size is None:
+        return None
+    links = [found for equality in equalities if (found := equality.between(state.aliases, part.aliases)) is not None]
+    columns = [b.public[1] for _, b in links if b.public is not None]
+    return max(
+        1, min([size.rows, *(size.most_of_one_value[name] for name in columns if name in size.most_of_one_value)])
+    )
+
+
 def _left(state: Relation, step: LeftJoin, aliases: frozenset[str], unit: exp.Column | None) -> Relation:
     """LEFT JOIN: the left side is preserved, so it must be the private one."""
     part = step.relation
@@ -221,11 +249,26 @@ def _left(state: Relation, step: LeftJoin, aliases: frozenset[str], unit: exp.Co
     links = [found for equality in step.equalities if (found := equality.between(aliases, part.aliases)) is not None]
     if part.private and not any(a.tokens & b.tokens for a, b in links):
         raise not_on_unit(step.node)
+    clamped = state.clamped_totals or part.clamped_totals
     if any(_unique(part, b) for _, b in links):
-        return replace(state, aliases=state.aliases | part.aliases)
+        return replace(state, aliases=state.aliases | part.aliases, public=None, clamped_totals=clamped)
     bound: RowBound | None = None
     if state.bound is not None and part.bound is not None and any(_unique(state, a) for a, _ in links):
         bound = RowBound(state.bound.constant + part.bound.constant, state.bound.tables + part.bound.tables)
     crossed = state.crossed + part.crossed
     merged = replace(state, aliases=state.aliases | part.aliases, bound=bound, unique=frozenset(), one_row=False)
-    return replace(merged, crossed=crossed)
+    return replace(merged, crossed=crossed, reach=_left_reach(state, step), public=None, clamped_totals=clamped)
+
+
+def _left_reach(state: Relation, step: LeftJoin) -> Reach | None:
+    """Every row of the left side is kept, alone where it meets nothing."""
+    part = step.relation
+    if not part.private:
+        times = _fan_out(state, part, step.equalities)
+        return None if state.reach is None or times is None else state.reach.repeated(times)
+    if state.reach is None or part.reach is None:
+        return None
+    met = state.reach.crossed(part.reach)
+    if met is None or state.reach.table is not None:
+        return met  # the most rows of a table are at least one, so a row that meets nothing is in it
+    return met.beside(Reach(None, constant=state.reach.constant))

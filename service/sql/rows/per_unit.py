@@ -16,7 +16,8 @@ from sqlglot import exp
 from service.core.aggregates import AVG, COUNT, COUNT_DISTINCT, MAX, MIN, SUM, AggregateSpec
 from service.core.plan import RowBound
 from service.core.prepared import UNIT_COLUMN
-from service.core.schema import BIGINT, DOUBLE
+from service.core.reach import Reach
+from service.core.schema import BIGINT, DOUBLE, ROWS_PER_UNIT
 from service.sql.expr import ranges
 from service.sql.expr.canonical import canonical_key, canonical_text, conjuncts
 from service.sql.expr.compiler import Compiler
@@ -208,12 +209,13 @@ def per_unit(
     having = tuple(compiler.boolean(part).tree for part in conjuncts(form.having))
     alone = all(UNIT in value.tokens or value.constant is not None for _, value in groups)
     proven = relation.bound is not None and not relation.bound.tables and relation.bound.constant <= grouped.limit
-    if grouped.clamps and not proven:
+    clamped = grouped.clamps and not proven
+    if clamped:
         context.notes.append(
             f"Counts and sums per {context.schema.unit} are clamped to what {grouped.limit} rows come to; bounds for"
             " their names, rows_per_unit, or an admin's max_rows_per_unit move that."
         )
-    return _grouped(relation, grouped, _Parts(unit, outputs, by, fields, alone, having))
+    return _grouped(relation, grouped, _Parts(unit, outputs, by, fields, alone, having, clamped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ class _Parts:
     fields: dict[str, Value]
     alone: bool
     having: tuple[exp.Expression, ...]
+    clamped: bool
 
 
 def _grouped(relation: Relation, scope: UnitScope, parts: _Parts) -> Rows:
@@ -239,6 +242,8 @@ def _grouped(relation: Relation, scope: UnitScope, parts: _Parts) -> Rows:
         expected=None,
         where=parts.having,
         crossed=0 if parts.alone else relation.crossed,
+        reach=Reach(None, constant=1) if parts.alone else relation.reach,
+        clamped_totals=parts.clamped or relation.clamped_totals,
     )
     return Rows(made, parts.fields)
 
@@ -249,4 +254,4 @@ def _row_limit(relation: Relation, context: Context) -> int:
     caps = [found.max_rows_per_unit for found in tables]
     if tables and all(cap is not None for cap in caps):
         return max(1, sum(cap for cap in caps if cap is not None))
-    return context.ask.bounds.rows_per_unit or context.schema.defaults.rows_per_unit
+    return context.ask.bounds.rows_per_unit or context.schema.defaults.rows_per_unit or ROWS_PER_UNIT

@@ -12,8 +12,10 @@ from sqlglot import exp
 from service.core.errors import BoundsMissing
 from service.core.plan import RowBound
 from service.core.prepared import UNIT_COLUMN, code_name
+from service.core.reach import Reach
 from service.core.request import Ask
 from service.core.schema import Column, Schema, Table, UnitColumn, UnitVia
+from service.core.sizes import PublicSize
 from service.sql.expr.canonical import all_of, canonical_text
 from service.sql.expr.ranges import clamp_code, half_away
 from service.sql.expr.trees import aliased, name, subquery, table
@@ -55,7 +57,9 @@ class Relation:
 
     `unique` holds the canonical text of columns that are unique in it, `one_row`: a unit has at most one
     row. `bound` is Invariant P1's bound, or None. `bare`: a scan and nothing else, so it may be null-extended.
-    `crossed`: a unit of n rows may have up to n^crossed here, public fan-out aside.
+    `crossed`: a unit of n rows may have up to n^crossed here, public fan-out aside. `reach`: how many rows a unit may
+    have by public sizes. `public`: the size of a public table that is scanned here as it is. `clamped_totals`: a
+    value of it may be a count or a sum per unit that was clamped.
     """
 
     source: exp.Expression
@@ -69,6 +73,9 @@ class Relation:
     bare: bool = False
     expected: int | None = None
     crossed: int = 0
+    reach: Reach | None = None
+    public: PublicSize | None = None
+    clamped_totals: bool = False
 
     @property
     def private(self) -> bool:
@@ -91,6 +98,7 @@ def scan(found: Table, context: Context) -> tuple[Relation, Fields]:
     fields = {column.name: _field(found, column, alias, context) for column in found.columns.values()}
     unit = name(UNIT_COLUMN, alias) if found.private else None
     keys = {column.name for column in found.columns.values() if column.unique} | _targets(found, context.schema)
+    size = None if found.private else context.schema.sizes.get(found.name)
     relation = Relation(
         table(found.name, alias),
         frozenset({alias}),
@@ -101,6 +109,8 @@ def scan(found: Table, context: Context) -> tuple[Relation, Fields]:
         bare=True,
         expected=found.expected_rows,
         crossed=int(found.private and _rows(found, keys) != RowBound(1, ())),
+        reach=_reach(found, keys),
+        public=size if isinstance(size, PublicSize) else None,
     )
     return relation, fields
 
@@ -111,6 +121,12 @@ def _rows(found: Table, keys: set[str]) -> RowBound | None:
         return None
     alone = isinstance(found.unit, UnitColumn) and found.unit.column in keys
     return RowBound(1, ()) if alone else RowBound(0, (found.name,))
+
+
+def _reach(found: Table, keys: set[str]) -> Reach | None:
+    if found.unit is None:
+        return None
+    return Reach(None, constant=1) if _rows(found, keys) == RowBound(1, ()) else Reach(found.name)
 
 
 def _targets(found: Table, schema: Schema) -> set[str]:
@@ -148,6 +164,7 @@ def _field(found: Table, column: Column, alias: str, context: Context) -> Value:
         reads_unit=UNIT in tokens,
         reads=frozenset({key}),
         source=key,
+        max_bytes=_text_bytes(found, column, context.schema),
     )
     asked, bound = context.asked(key)
     if column.low is not None and column.high is not None and column.step is not None:
@@ -165,6 +182,14 @@ def _field(found: Table, column: Column, alias: str, context: Context) -> Value:
             {"columns": key, "remedy": f'give bounds: "bounds": {{"columns": {{"{key}": [low, high]}}}}'},
         )
     return replace(value, lacking=frozenset({key}))
+
+
+def _text_bytes(found: Table, column: Column, schema: Schema) -> int | None:
+    """What the copy was cut to; of a public table also what its longest text was measured to have."""
+    size = schema.sizes.get(found.name)
+    measured = size.text_bytes.get(column.name) if isinstance(size, PublicSize) and not found.private else None
+    known = [each for each in (column.max_bytes, measured) if each is not None]
+    return min(known, default=None)
 
 
 def materialise(relation: Relation, fields: Fields, context: Context) -> tuple[Relation, Fields]:
@@ -194,6 +219,8 @@ def materialise(relation: Relation, fields: Fields, context: Context) -> tuple[R
         bare=True,
         expected=relation.expected,
         crossed=relation.crossed,
+        reach=relation.reach,
+        clamped_totals=relation.clamped_totals,
     )
     return made, new
 

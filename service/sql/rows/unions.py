@@ -9,6 +9,7 @@ from service.core.prepared import UNIT_COLUMN
 from service.sql.expr import ranges
 from service.sql.expr.comparisons import unified
 from service.sql.expr.conditions import joined_domain
+from service.sql.expr.lengths import longest
 from service.sql.expr.trees import aliased, cast_to, name, subquery
 from service.sql.expr.values import Value, derived
 from service.sql.refusals import refused
@@ -45,15 +46,25 @@ def union_all(left: Rows, right: Rows, node: exp.Expression, context: Context) -
     for position, (label, pair) in enumerate(zip(left.fields, pairs, strict=True)):
         fields[label] = as_column(_merged(*pair), f"c{position}", alias)
     union = exp.Union(this=selects[0], expression=selects[1], distinct=False)
-    bounds = left.relation.bound, right.relation.bound
+    return Rows(_both(left.relation, right.relation, subquery(union, alias), alias), fields)
+
+
+def _both(left: Relation, right: Relation, source: exp.Expression, alias: str) -> Relation:
+    """What is known of the two holds of them together: bounds and expectations add up."""
     bound = None
-    if bounds[0] is not None and bounds[1] is not None:
-        bound = RowBound(bounds[0].constant + bounds[1].constant, bounds[0].tables + bounds[1].tables)
-    unit = name(UNIT_COLUMN, alias) if left.relation.private else None
-    counts = left.relation.expected, right.relation.expected
-    expected = None if None in counts else sum(count for count in counts if count is not None)
-    made = Relation(subquery(union, alias), frozenset({alias}), unit, bound, bare=True, expected=expected)
-    return Rows(replace(made, crossed=max(left.relation.crossed, right.relation.crossed)), fields)
+    if left.bound is not None and right.bound is not None:
+        bound = RowBound(left.bound.constant + right.bound.constant, left.bound.tables + right.bound.tables)
+    return Relation(
+        source,
+        frozenset({alias}),
+        name(UNIT_COLUMN, alias) if left.private else None,
+        bound,
+        bare=True,
+        expected=None if left.expected is None or right.expected is None else left.expected + right.expected,
+        crossed=max(left.crossed, right.crossed),
+        reach=None if left.reach is None or right.reach is None else left.reach.beside(right.reach),
+        clamped_totals=left.clamped_totals or right.clamped_totals,
+    )
 
 
 def _common(a: Value, b: Value, node: exp.Expression) -> tuple[Value, Value]:
@@ -73,4 +84,7 @@ def _merged(a: Value, b: Value) -> Value:
         domain = tuple(dict.fromkeys(a.domain + b.domain))
     elif a.domain is not None and b.domain is not None:
         domain = joined_domain([a, b])
-    return replace(found, code=code, range=ranges.hull([a.range, b.range]), domain=domain, tokens=a.tokens & b.tokens)
+    return replace(
+        found, code=code, range=ranges.hull([a.range, b.range]), domain=domain, tokens=a.tokens & b.tokens,
+        max_bytes=longest([a, b], found.type),
+    )  # fmt: skip

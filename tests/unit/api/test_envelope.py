@@ -4,6 +4,7 @@ import html
 import io
 import json
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -81,6 +82,53 @@ def test_a_key_may_have_so_many_requests_running_and_no_more() -> None:
             pass
     with limiter.admit("a"):
         pass
+
+
+def test_a_list_counts_as_that_many_requests() -> None:
+    now = 0.0
+    limiter = Limiter(per_minute=240, at_once=8, clock=lambda: now)  # 60 at once
+    for _ in range(3):
+        with limiter.admit("a"), limiter.admit_list("a", 20):
+            pass
+    with pytest.raises(RateLimited), limiter.admit("a"):
+        pass
+    with limiter.admit("b"), limiter.admit_list("b", 100):
+        pass
+    now = 10.0  # 40 more, which were lent
+    with pytest.raises(RateLimited), limiter.admit("b"):
+        pass
+    now = 11.0
+    with limiter.admit("b"):
+        pass
+
+
+def test_a_long_list_takes_half_of_a_keys_places_and_gives_them_back() -> None:
+    limiter = Limiter(per_minute=100_000, at_once=8)
+    for _ in range(2):
+        with limiter.admit("a"), limiter.admit_list("a", 16), limiter.admit("a"), limiter.admit_list("a", 16):
+            with pytest.raises(RateLimited, match="8 requests running"), limiter.admit("a"):
+                pass
+            with limiter.admit("b"), limiter.admit_list("b", 3):
+                pass
+        with ExitStack() as running:
+            for _ in range(6):
+                running.enter_context(limiter.admit("a"))
+            with pytest.raises(RateLimited), limiter.admit_list("a", 16):
+                pass
+            with limiter.admit_list("a", 3):
+                pass
+
+
+def test_a_list_of_estimates_is_counted_by_its_questions(tmp_path: Path) -> None:
+    house = open_house(tmp_path, requests_per_minute=80)  # 20 at once
+    try:
+        body = {"queries": [QUERY] * 9}
+        assert house.ask("POST", "/v1/estimates", "analyst", json=body).status_code == 200
+        assert house.ask("POST", "/v1/estimates", "analyst", json=body).status_code == 200
+        assert house.ask("POST", "/v1/estimates", "analyst", json=body).status_code == 429
+        assert house.ask("POST", "/v1/estimates", "analyst", json=QUERY).status_code == 200
+    finally:
+        house.close()
 
 
 def test_logs_are_json_with_the_route_and_without_what_was_sent(house: House) -> None:

@@ -67,3 +67,31 @@ def test_arrow_is_typed_by_the_answer() -> None:
     assert table.schema.field("n").type == pa.int64()
     assert table.column("n").to_pylist() == [-5, 7]
     assert table.column("mean_low_95").to_pylist() == [1.25, None]
+
+
+def clipped_answer() -> bytes:
+    answer = json.loads(ANSWER)
+    for column, share in zip(answer["columns"][2:], (0.125, None), strict=True):
+        column |= {"clipped_share": share, "clipped": {"words": f"at most {share}"}}
+    return json.dumps(answer).encode()
+
+
+def test_what_bounds_leave_out_comes_last_so_that_places_stay() -> None:
+    head, first, _ = csv.reader(io.StringIO(to_csv(clipped_answer()).decode()))
+    assert head[: len(head) - 2] == next(csv.reader(io.StringIO(to_csv(ANSWER).decode())))
+    assert head[-2:] == ["n_clipped_share", "mean_clipped_share"]
+    assert first[-2:] == ["0.125", ""]
+    assert json.loads(flat(clipped_answer()))[0]["n_clipped_share"] == 0.125
+
+
+def test_arrow_has_it_as_a_column_and_in_words() -> None:
+    table = pa.ipc.open_stream(to_arrow(clipped_answer())).read_all()
+    assert table.column("n_clipped_share").to_pylist() == [0.125, 0.125]
+    assert table.schema.field("n").metadata == {b"clipped": b"at most 0.125"}
+    assert table.schema.field("n_low_95").metadata is None
+
+
+def test_a_name_that_is_taken_gets_a_number() -> None:
+    answer = json.loads(clipped_answer())
+    answer["columns"][0]["name"] = "n_clipped_share"
+    assert "n_clipped_share_2" in json.loads(flat(json.dumps(answer).encode()))[0]

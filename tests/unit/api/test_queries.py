@@ -44,11 +44,11 @@ def test_a_viewer_can_not_spend(house: House) -> None:
 
 def test_the_answer_comes_in_every_offered_shape(house: House) -> None:
     csv = house.ask("GET", "/v1/queries/q_1", "viewer", headers={"Accept": "text/csv"})
-    assert csv.text.splitlines() == ["country,n,n_low_95,n_high_95", "DE,12,2.0,22.0"]
+    assert csv.text.splitlines() == ["country,n,n_low_95,n_high_95,n_clipped_share", "DE,12,2.0,22.0,0.02"]
     arrow = house.ask("GET", "/v1/queries/q_1?format=arrow", "viewer")
     assert pa.ipc.open_stream(arrow.content).read_all().column("n").to_pylist() == [12]
     flat = house.ask("GET", "/v1/queries/q_1?format=flat", "viewer")
-    assert flat.json() == [{"country": "DE", "n": 12, "n_low_95": 2.0, "n_high_95": 22.0}]
+    assert flat.json() == [{"country": "DE", "n": 12, "n_low_95": 2.0, "n_high_95": 22.0, "n_clipped_share": 0.02}]
 
 
 def test_the_attempt_is_named_by_key_and_body_but_not_by_patience(house: House) -> None:

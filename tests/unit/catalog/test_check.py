@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.catalog.check import FileColumn, build_table, check_paths, default_step, parse_type
+from service.catalog.check import FileColumn, build_table, check_paths
+from service.catalog.check_columns import default_step, parse_type
 from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.core.errors import CatalogRefused, LossOutOfRange
 from service.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, SqlType, Table
@@ -67,6 +68,9 @@ def test_the_rest_can_be_left_out_but_not_the_unit() -> None:
         {"status": {"domain": ["a", "a"]}},
         {"status": {"domain": ["a", 7]}},
         {"order_id": {"domain": ["seven"]}},
+        {"order_id": {"max_bytes": 8}},
+        {"day": {"max_bytes": 8}},
+        {"status": {"max_bytes": 3, "domain": ["äh", "open"]}},
     ],
 )
 def test_a_column_that_makes_no_sense_is_refused(columns: dict[str, Any]) -> None:
@@ -87,11 +91,35 @@ def test_a_column_that_makes_no_sense_is_refused(columns: dict[str, Any]) -> Non
         {"source": {"kind": "http", "path": "x"}},
         {"columns": {"amount": {"bounds": [0, float("inf")]}}},
         {"surprise": 1},
+        {"columns": {"status": {"max_bytes": 0}}},
+        {"columns": {"status": {"max_bytes": 65_537}}},
+        {"columns": {"status": {"max_bytes": "64"}}},
+        {"columns": {"status": {"max_bytes": 2.5}}},
+        {"columns": {"status": {"max_bytes": True}}},
     ],
 )
 def test_a_declaration_that_does_not_fit_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         declared(**changes)
+
+
+def test_texts_of_private_tables_have_a_limit_and_others_have_one_where_they_say_so() -> None:
+    columns: dict[str, Any] = {"status": {"domain": ["é" * 200, None]}, "odd": {"source_name": "Odd Name"}}
+    private = build_table("orders", declared(columns=columns), FILE)
+    limits = {name: column.max_bytes for name, column in private.columns.items()}
+    assert limits == {"status": 400, "odd": 256, "order_id": None, "customer_id": None, "amount": None, "day": None}
+    public = build_table("orders", declared(columns=columns, private=False, unit=None), FILE)
+    assert all(column.max_bytes is None for column in public.columns.values())
+    columns["odd"]["max_bytes"] = 9
+    for changes in ({}, {"private": False, "unit": None}):
+        assert build_table("orders", declared(columns=columns, **changes), FILE).columns["odd"].max_bytes == 9
+
+
+def test_a_limit_that_a_value_of_the_domain_would_not_survive_names_that_value() -> None:
+    columns = {"status": {"max_bytes": 5, "domain": ["open", "geöff"]}}
+    with pytest.raises(CatalogRefused, match="'geöff', which has 6 bytes") as refused:
+        build_table("orders", declared(columns=columns), FILE)
+    assert refused.value.extra["remedy"] == "declare max_bytes of at least 6"
 
 
 def test_nothing_becomes_public_by_silence() -> None:
@@ -129,6 +157,7 @@ def test_a_declared_table_survives_being_stored() -> None:
         "status": {"domain": ["open", None]},
         "day": {"bounds": ["2024-01-01", "2025-01-01"], "domain": ["2024-02-29"]},
         "order_id": {"unique": True, "domain": [1, 2]},
+        "odd": {"source_name": "Odd Name", "max_bytes": 65_536},
     }
     table = build_table("orders", declared(columns=columns, expected_rows=7, max_rows_per_unit=9), FILE)
     assert table_from_text(table_to_text(table)) == table
@@ -160,16 +189,16 @@ def test_a_path_to_the_unit_ends_at_a_unit_and_uses_unique_keys() -> None:
 
 
 def test_amounts_of_a_dataset_are_exact_and_within_its_ceiling() -> None:
-    from service.catalog.store import promise_of
+    from service.catalog.declared_budget import budget_of
 
     fits = DatasetDeclaration.model_validate(
         {"unit": "person", "epsilon": 0.1, "ceiling": {"epsilon": "3", "delta": "1e-6"}}
     )
-    promise = promise_of(fits)
+    promise = budget_of(fits)
     assert (promise.epsilon, promise.epsilon_ceiling, promise.delta_ceiling) == (10**11, 3 * 10**12, 10**12)
     for changes in ({"epsilon": "4"}, {"delta": "1e-5"}):
         with pytest.raises(CatalogRefused):
-            promise_of(fits.model_copy(update=changes))
+            budget_of(fits.model_copy(update=changes))
     for amount in ("0", "-1", "1e-13", "NaN"):
         with pytest.raises(LossOutOfRange):
-            promise_of(fits.model_copy(update={"epsilon": amount}))
+            budget_of(fits.model_copy(update={"epsilon": amount}))

@@ -1,5 +1,6 @@
 """The table of aggregates: names that never change, and derivations that are what plain arithmetic gives."""
 
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -96,3 +97,8 @@ def test_an_entry_that_contradicts_itself_is_not_made() -> None:
         assert AGGREGATES["min"].moments
     with pytest.raises(AssertionError):
         assert AGGREGATES["sum"].choice
+
+
+def test_in_another_process_there_is_one_of_each_too() -> None:
+    for spec in AGGREGATES.values():
+        assert pickle.loads(pickle.dumps(spec)) is spec

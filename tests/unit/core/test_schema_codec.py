@@ -91,3 +91,11 @@ def test_every_kind_of_unit_survives_both_spellings(unit: UnitColumn | None) -> 
     table = Table("t", {"p": Column("p", BIGINT)}, unit)
     assert table_from_json(table_to_json(table)) == table
     assert table_from_text(table_to_text(table)) == table
+
+
+def test_the_limit_of_a_text_is_written_where_there_is_one_and_survives_both_spellings() -> None:
+    columns = {"p": Column("p", BIGINT), "s": Column("s", VARCHAR, max_bytes=256), "t": Column("t", VARCHAR)}
+    table = Table("t", columns, UnitColumn("p"))
+    assert table_from_json(table_to_json(table)) == table
+    assert table_from_text(table_to_text(table)) == table
+    assert table_to_text(table).count("max_bytes") == 1

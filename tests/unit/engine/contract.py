@@ -36,6 +36,7 @@ from service.core.plan import (
     UnitTotalsNeed,
 )
 from service.core.prepared import POSITION
+from service.core.sizes import PrivateSize
 from service.core.unsealing import unseal
 from service.engine.base import Engine, EngineFailed
 from tests.unit.engine.asking import (
@@ -346,6 +347,20 @@ class EngineContract:
             pass
 
     # --- Public tables and versions ---
+
+    def test_what_a_need_takes_at_worst_is_said_from_public_sizes_alone(self, engine: Engine) -> None:
+        sizes = {"orders": PrivateSize(1_000, 100, 20)}
+        few = engine.predict(core(COUNTED), (EVERY_ROW,), sizes, 1)
+        more = engine.predict(core(COUNTED), (EVERY_ROW,), {"orders": PrivateSize(100_000_000, 100, 20)}, 1)
+        assert few is not None
+        assert more is not None
+        assert 0 < few.seconds < more.seconds
+        assert 0 < few.memory_bytes <= more.memory_bytes
+        assert "100,000,000 rows of orders" in more.largest
+        assert more.remedy
+
+    def test_nothing_is_said_where_a_size_is_not_known(self, engine: Engine) -> None:
+        assert engine.predict(core(COUNTED), (EVERY_ROW,), {}, 1) is None
 
     def test_public_values_are_distinct_sorted_and_limited(self, engine: Engine) -> None:
         with engine.slot("shop", SECONDS) as slot:

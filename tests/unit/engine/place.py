@@ -10,7 +10,8 @@ import pytest
 from service.core.errors import CatalogRefused, SourceRefused
 from service.core.schema import BIGINT, VARCHAR, Column, Table, UnitColumn, UnitVia
 from service.engine.duckdb import manifest as manifests
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.sources import Source
 from tests.unit.engine.shop import table, write_parquet
 

@@ -11,7 +11,8 @@ import pytest
 
 from service.core.errors import CatalogRefused, SourceRefused
 from service.core.schema import BIGINT, DOUBLE, VARCHAR, Column, SqlType, UnitColumn, UnitVia
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.sources import Source
 from tests.unit.engine.place import LINES, ORDERS, TYPES, VISITS, Place, import_chain, import_visits, refuse
 from tests.unit.engine.shop import table, write_parquet

@@ -10,7 +10,8 @@ import pytest
 
 from service.engine.base import EngineFailed, ScratchRefused
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.duckdb.processes import pool
 from service.engine.duckdb.scratch import DuckDBScratch, ScratchOptions
 from service.engine.emit.spelling import Statement

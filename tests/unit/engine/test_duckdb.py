@@ -12,7 +12,8 @@ import pytest
 from service.core.boundary import KeyTable
 from service.engine.base import EngineFailed, Work
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.emit.spelling import Statement
 from tests.unit.engine.asking import objects
 from tests.unit.engine.contract import EngineContract

@@ -12,7 +12,8 @@ import pytest
 from service.core.errors import Conflict, NotFound
 from service.core.prepared import UNIT_COLUMNS, index_columns, row_columns
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, Column, SqlType, UnitColumn
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.reports import Progress
 from service.engine.sources import Source
 from tests.unit.engine.place import ORDERS, ROWS, TYPES, VISITS, Place, import_chain, import_visits, refuse
@@ -99,6 +100,44 @@ def test_the_admin_hears_what_was_lost(place: Place) -> None:
     assert "no unit" in prepared.warnings[0]
     assert "days" in prepared.warnings[1]
     assert "ward" in prepared.warnings[2]
+
+
+LONG = table(
+    "notes",
+    Column("who", VARCHAR, max_bytes=8),
+    Column("n", VARCHAR, max_bytes=5),
+    Column("code", VARCHAR, unique=True, max_bytes=4),
+    unit=UnitColumn("who"),
+)
+NOTES: list[tuple[object, ...]] = [
+    ("anna", "short", "c1"), ("anna", "longer", "c2"), ("a" * 8, "éééé", "longcode1"), ("a" * 8 + "1", "x", "c3"),
+    ("a" * 8 + "2", "y", "longcode2"), (None, "z", "c4"),
+]  # fmt: skip
+
+
+def test_long_texts_are_cut_long_keys_are_missing_and_the_admin_hears_how_many(place: Place) -> None:
+    source = write_parquet(place.sources, "notes", NOTES, "who VARCHAR, n VARCHAR, code VARCHAR")
+    prepared = place.importer.prepare("d", LONG, source)
+    assert place.read("notes", "SELECT who, n, code FROM rows ORDER BY ALL") == [
+        ("a" * 8, "éé", None),
+        ("anna", "longe", "c2"),
+        ("anna", "short", "c1"),
+    ]
+    assert prepared.warnings[1:] == (
+        "2 values of who have more than 8 bytes and count as missing: keys are never cut. Declare a larger max_bytes.",
+        "2 values of n have more than 5 bytes and were cut.",
+        "2 values of code have more than 4 bytes and count as missing: keys are never cut. Declare a larger max_bytes.",
+    )
+    short = replace(LONG, columns=LONG.columns | {"who": Column("who", VARCHAR, max_bytes=2)})
+    refuse(place, short, source, "no row of the source has a unit of at most 2 bytes")
+
+
+def test_a_table_that_was_declared_before_texts_had_a_limit_is_prepared_as_it_was(place: Place) -> None:
+    source = write_parquet(place.sources, "notes", NOTES, "who VARCHAR, n VARCHAR, code VARCHAR")
+    before = {name: replace(column, max_bytes=None) for name, column in LONG.columns.items()}
+    prepared = place.importer.prepare("d", replace(LONG, columns=before), source)
+    assert place.read("notes", "SELECT max(strlen(who)), max(strlen(n)), max(strlen(code)) FROM rows") == [(9, 8, 9)]
+    assert len(prepared.warnings) == 1
 
 
 def test_progress_is_told_in_steps(place: Place) -> None:

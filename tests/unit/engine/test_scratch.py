@@ -1,6 +1,7 @@
 """The scratch engine: ordinary SQL over released and public tables, fresh for every call."""
 
 import math
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,8 @@ from service.core.errors import Conflict
 from service.core.places import remember
 from service.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, SqlType
 from service.engine.base import ScratchLost, ScratchRefused, TypedColumn
-from service.engine.duckdb.importing.importer import DuckDBImporter, ImportOptions
+from service.engine.duckdb.importing.import_child import ImportOptions
+from service.engine.duckdb.importing.importer import DuckDBImporter
 from service.engine.duckdb.scratch import DuckDBScratch, ScratchOptions
 from tests.unit.engine.asking import SECONDS, objects
 from tests.unit.engine.shop import DECLARED, write_shop
@@ -222,3 +224,31 @@ def test_a_rehearsal_that_finds_no_end_says_nothing_about_the_sql(scratch: DuckD
 
 def test_a_dataset_without_data_can_still_compute(scratch: DuckDBScratch, tmp_path: Path) -> None:
     assert rows(scratch._run("SELECT a0 FROM core_0 LIMIT 1", core(), (), "nowhere", SECONDS)) == [(3,)]
+
+
+def test_whose_sql_runs_long_does_not_stop_the_others(tmp_path: Path) -> None:
+    """One caller's endless SQL holds all children but one; others and the check of readiness are answered meanwhile,
+    and it ends at the engine's own deadline, however long its caller would wait."""
+    held = DuckDBScratch(tmp_path, ScratchOptions(workers=2, memory_bytes=2 * MEMORY, seconds=3.0))
+    endless, lost = "SELECT count(*) FROM range(1000000000000)", []
+
+    def ask() -> None:
+        with pytest.raises(ScratchLost) as refused:
+            held._run(endless, {}, (), "shop", 60, caller="greedy")
+        lost.append(str(refused.value))
+
+    try:
+        held._run("SELECT 1", {}, (), "shop", SECONDS)  # children have started
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while not held._turns._queues:
+            time.sleep(0.01)
+        assert rows(held._run("SELECT 1", {}, (), "shop", SECONDS, caller="modest")) == [(1,)]
+        held.ping(SECONDS)
+        assert lost == [], "all that while the others were still running or waiting"
+        for thread in threads:
+            thread.join()
+        assert lost == ["the outer SQL took too long"] * 3
+    finally:
+        held.close()

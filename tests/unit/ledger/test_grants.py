@@ -88,15 +88,6 @@ def test_a_quota_can_be_set_lifted_and_not_undercut(ledger: Ledger) -> None:
         ledger.set_quota("nowhere", "hk_ann", 5, ADMIN)
 
 
-def test_a_source_stays_with_its_first_budget(ledger: Ledger) -> None:
-    ledger.claim_source("shop", "sha256:abc", ADMIN)
-    ledger.claim_source("shop", "sha256:abc", ADMIN)
-    with pytest.raises(Conflict) as caught:
-        ledger.claim_source("shop_again", "sha256:abc", ADMIN)
-    assert "'shop'" in caught.value.detail
-    assert sum(entry.kind == "source" for entry in ledger.entries()) == 1
-
-
 def test_a_note_joins_the_callers_transaction(ledger: Ledger, store: Store) -> None:
     def refuse(tx: sa.Connection) -> None:
         ledger.note("key created", {"prefix": "hk_new"}, ADMIN, tx=tx)

@@ -1,11 +1,11 @@
 """Migrations and models agree, and every released revision can be upgraded."""
 
 import importlib
-import re
 import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,13 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from service.catalog.keys import Keys
+from service.core.errors import DatasetPaused
+from service.released.panels import Panels
 from service.store.database import metadata, open_engine
 from service.store.migrate import TABLE_MODULES, current, is_current, revisions, upgrade
 from tests.fixtures.ledgers import ADMIN, GRANT, TERMS, ask, empty_url, fresh_url, open_ledger
+from tests.fixtures.old_ledgers import write_old_ledger
 
 for module in TABLE_MODULES:
     importlib.import_module(module)
@@ -48,10 +52,19 @@ def facts(url: str) -> set[tuple[str, str, str]]:
 
 
 def _clauses(statement: str) -> list[str]:
-    """A CREATE TABLE as its lines: the order of constraints means nothing."""
-    if not statement.startswith("CREATE TABLE"):
-        return [" ".join(statement.split())]
-    return [re.sub(r"\s+", " ", line).strip(" ,") for line in statement.splitlines()]
+    """A CREATE TABLE as its parts, in no order: a column that was added later stands after the constraints."""
+    flat = " ".join(statement.split())
+    if not flat.startswith("CREATE TABLE"):
+        return [flat]
+    opening, closing = flat.index("("), flat.rindex(")")
+    parts, depth = [""], 0
+    for sign in flat[opening + 1 : closing]:
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [flat[:opening].strip(), flat[closing + 1 :].strip(), *(part.strip() for part in parts)]
 
 
 def test_models_and_migrations_make_the_same_database(kind: str) -> None:
@@ -71,7 +84,11 @@ def test_alembic_sees_no_drift(kind: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("start", revisions())
+# The last revision whose ledger had its events in its accounts.
+BEFORE_EVENTS = "0004"
+
+
+@pytest.mark.parametrize("start", [name for name in revisions() if name > BEFORE_EVENTS])
 def test_every_revision_upgrades_to_the_newest_and_keeps_its_budgets(kind: str, start: str) -> None:
     url = empty_url(kind)
     upgrade(url, start)
@@ -86,6 +103,78 @@ def test_every_revision_upgrades_to_the_newest_and_keeps_its_budgets(kind: str, 
         assert ledger.balance("shop").spent == (1, 2, 3)
         assert list(ledger.export()) == before
         assert ledger.verify().holds
+
+
+@pytest.mark.parametrize("start", [name for name in revisions() if name <= BEFORE_EVENTS])
+def test_an_older_ledger_keeps_its_entries_and_its_events_become_those_of_persons(kind: str, start: str) -> None:
+    url = empty_url(kind)
+    upgrade(url, start)
+    before = write_old_ledger(url)
+    upgrade(url)
+    assert is_current(url)
+    with open_ledger(url) as (_, ledger):
+        assert list(ledger.export()) == before
+        verdict = ledger.verify()
+        assert verdict.holds, verdict.problem
+        assert ledger.balance("shop").spent == (3, 6, 9)
+        assert ledger.quota("shop", "hk_cy").limit == 7
+        shown = {one.owner: (one.failures, one.failures_allowed, one.open_holds) for one in ledger.events("shop")}
+        assert shown == {None: (1, 10, 2), "hk_ann": (1, 4, 1), "hk_bob": (0, 3, 1), "hk_cy": (0, 3, 0)}
+        assert ledger.balance("shop").safety == 4
+        with pytest.raises(DatasetPaused):
+            ledger.reserve(ask(principal="hk_bob"))
+        assert ledger.recover() == ["q_2", "q_3"]
+        ledger.reserve(ask(principal="hk_ann"))
+        assert ledger.verify().holds
+        assert ledger.balance("shop").failures == 3
+
+
+def test_keys_of_before_are_persons_of_their_own(kind: str) -> None:
+    url = empty_url(kind)
+    upgrade(url, BEFORE_EVENTS)
+    engine = open_engine(url)
+    with engine.execution_options(writes=True).begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO catalog_key (prefix, secret_sha256, name, role, datasets, created_ms)"
+            " VALUES ('abc', 'x', 'ann', 'analyst', '[]', 1)"
+        )
+    engine.dispose()
+    upgrade(url)
+    with open_ledger(url) as (store, _):
+        assert [key["owner"] for key in Keys(store).every()] == ["abc"]
+
+
+def test_panels_of_before_keep_their_rows_their_past_and_their_tables(kind: str) -> None:
+    """One name that showed two datasets in turn: each past refresh goes to the readers of its answer."""
+    url = empty_url(kind)
+    upgrade(url, "0008")
+    engine = open_engine(url)
+    answer = (
+        "INSERT INTO answer (query_id, principal, dataset, data_version, sql_text, asked_at, status, body, etag)"
+        " VALUES ('{}', 'abc', '{}', 1, 'SELECT 1', 'then', 'answered', '', '')"
+    )
+    past = "INSERT INTO panel_refresh (panel, query_id, refreshed_at, share_pico) VALUES ('sales', '{}', '{}', 3)"
+    with engine.execution_options(writes=True).begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO panel (name, dataset, owner, request, title, chart, unit, budget_pico, spent_pico,"
+            " refresh_pico, query_id, state, state_code, state_detail, bounds_change)"
+            " VALUES ('sales', 'shop', 'abc', 'asked', 'Sales', '{}', 'rho', 10, 7, 3, 'q_2', 'good', '', '', 'more')"
+        )
+        for query_id, dataset in (("q_1", "clinic"), ("q_2", "shop")):
+            connection.exec_driver_sql(answer.format(query_id, dataset))
+        for number in (1, 2, 3):  # the third has no answer any more
+            connection.exec_driver_sql(past.format(f"q_{number}", f"day {number}"))
+    engine.dispose()
+    upgrade(url)
+    with open_ledger(url) as (store, _):
+        panels = Panels(store)
+        (kept,) = panels.all()
+        assert (kept.name, kept.dataset, kept.table_name, kept.spent_pico) == ("sales", "shop", "sales", 7)
+        assert (kept.query_id, kept.bounds_change, kept.unit) == ("q_2", "more", "rho")
+        assert panels.history(kept) == [("day 3", "q_3"), ("day 2", "q_2")]
+        assert panels.history(replace(kept, dataset="clinic")) == [("day 1", "q_1")]
+        panels.refreshed(kept, query_id="q_4", cost_pico=3, now="day 4")
+        assert [at for at, _ in panels.history(kept)] == ["day 4", "day 3", "day 2"]
 
 
 def test_upgrading_twice_or_at_the_same_time_is_harmless(kind: str) -> None:

@@ -72,7 +72,7 @@ def test_an_analyst_pauses_after_three_failures_and_others_do_not(ledger: Ledger
     with pytest.raises(DatasetPaused):
         ledger.reserve(ask())
     ledger.reserve(ask(principal="hk_bob"))
-    ledger.resume("shop", ADMIN, prefix="hk_ann")
+    ledger.resume("shop", ADMIN, owner="hk_ann")
     for _ in range(3):
         fail(ledger, "hk_ann")
     with pytest.raises(DatasetPaused):
@@ -102,7 +102,7 @@ def test_an_admin_can_pause_and_resume(ledger: Ledger) -> None:
     with pytest.raises(DatasetPaused):
         ledger.reserve(ask())
     ledger.resume("shop", ADMIN)
-    ledger.pause("shop", ADMIN, prefix="hk_ann")
+    ledger.pause("shop", ADMIN, owner="hk_ann")
     with pytest.raises(DatasetPaused):
         ledger.reserve(ask())
     ledger.reserve(ask(principal="hk_bob"))

@@ -32,7 +32,7 @@ def written(book: Prepared) -> Prepared:
 
 def _remove_guards(tx: sa.Connection) -> None:
     if tx.dialect.name == "postgresql":
-        for table in ("entry", "account", "hold", "head"):
+        for table in ("entry", "account", "allowance", "hold", "head"):
             tx.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         return
     for (name,) in tx.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").all():
@@ -72,8 +72,16 @@ def test_the_first_broken_entry_is_named(written: Prepared, statement: str) -> N
         "UPDATE account SET spent_1 = 0 WHERE id = 'dataset:shop'",
         "UPDATE account SET delta_spent = 7 WHERE id = 'dataset:shop'",
         "UPDATE account SET limit_2 = 2000 WHERE id = 'dataset:shop'",
-        "UPDATE account SET failures = 0 WHERE id = 'dataset:shop'",
-        "UPDATE account SET failures_allowed = 99 WHERE id = 'quota:shop:hk_ann'",
+        "UPDATE allowance SET failures = 0 WHERE id = 'dataset:shop'",
+        "UPDATE allowance SET failures_allowed = 99 WHERE id = 'person:shop:hk_ann'",
+        "UPDATE allowance SET open_holds = 1 WHERE id = 'dataset:shop'",
+        "UPDATE allowance SET late = 1 WHERE id = 'person:shop:hk_ann'",
+        "UPDATE allowance SET safety = 8 WHERE id = 'dataset:shop'",
+        "UPDATE allowance SET paused = 1 WHERE id = 'dataset:shop'",
+        "DELETE FROM allowance WHERE id = 'dataset:shop'",
+        "DELETE FROM allowance WHERE id = 'person:shop:hk_ann'",
+        "UPDATE hold SET owner = 'hk_bob'",
+        "UPDATE hold SET late = 1",
         "UPDATE account SET spent_0 = 0 WHERE id = 'quota:shop:hk_ann'",
         "UPDATE promise SET epsilon_granted = 999",
         "UPDATE hold SET state = 'held'",
@@ -81,6 +89,8 @@ def test_the_first_broken_entry_is_named(written: Prepared, statement: str) -> N
         "DELETE FROM hold",
         "DELETE FROM account WHERE id = 'quota:shop:hk_ann'",
         "INSERT INTO source VALUES ('sha256:abc', 'shop')",
+        "INSERT INTO source_file VALUES ('/sources/a.csv', '', 'shop', '1:2')",
+        "INSERT INTO source_content VALUES ('abc', '/sources/a.csv', 'shop', 1)",
     ],
 )
 def test_a_balance_that_the_entries_do_not_explain_is_found(written: Prepared, statement: str) -> None:
@@ -130,7 +140,7 @@ def test_a_head_kept_elsewhere_still_occurs_after_more_entries(written: Prepared
     del url
     ledger = written[1]
     kept = ledger.verify().head
-    run(written[0], "UPDATE account SET paused = 0")
+    run(written[0], "UPDATE allowance SET paused = 0")
     assert ledger.verify((kept,)).holds
 
 

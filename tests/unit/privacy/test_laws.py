@@ -8,8 +8,9 @@ import pytest
 from service.core.amounts import ATTO, CLOSED, PICO
 from service.core.events import ExponentialEvent
 from service.privacy.accounting.costs import cost, open_terms
-from service.privacy.noise.laws import LAWS, Law, noise_for
+from service.privacy.noise.laws import LAWS, Law
 from service.privacy.noise.sampling import SecureNoise
+from service.privacy.noise.scaled import noise_for
 from service.privacy.noise.sensitivity import Sensitivity
 
 TERMS = open_terms(PICO, ATTO // 10**6, keys_declared=True)

@@ -29,8 +29,9 @@ from service.privacy.mechanisms.selection import (
     weighted_rule,
 )
 from service.privacy.noise import tails
-from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law, Noise
+from service.privacy.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law
 from service.privacy.noise.sampling import SecureNoise
+from service.privacy.noise.scaled import Noise
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
 DELTA = Fraction(1, 10**6)

@@ -3,6 +3,7 @@
 import json
 
 import psycopg
+import psycopg.sql
 import pytest
 
 from service.released.publish import Publisher
@@ -41,7 +42,7 @@ def test_a_reader_sees_values_intervals_and_times_and_can_not_write(url: str) ->
         rows = reader.execute("SELECT * FROM halftone.sales ORDER BY released_at, country").fetchall()
         assert len(rows) == 4
         assert rows[0][1] == "DE"
-        assert rows[0][3:] == (12, 2.5, 21.5)
+        assert rows[0][3:] == (12, 2.5, 21.5, None), "what bounds leave out of it is not told by an answer of before"
         for forbidden in (
             "DELETE FROM halftone.sales",
             "CREATE TABLE halftone.mine (x int)",
@@ -76,4 +77,25 @@ def test_names_of_any_length_and_alphabet_keep_their_table(url: str) -> None:
     publisher.close()
     with psycopg.connect(url.replace("+psycopg", "")) as reader:
         rows = reader.execute("SELECT * FROM halftone.long_names ORDER BY released_at").fetchall()
-    assert [row[1::3] for row in rows] == [tuple(range(len(names)))] * 2
+    assert [row[1 : -len(names) : 3] for row in rows] == [tuple(range(len(names)))] * 2
+
+
+def test_a_table_of_an_older_version_grows_and_keeps_its_past(url: str) -> None:
+    publisher = Publisher(url, schema="halftone", reader="bi_reader")
+    names = ["n", "100%", "a(b):c", 'q"']
+    columns = [{"name": name, "type": "BIGINT", "role": "value", "clipped_share": 0.25} for name in names]
+    cells = [[1, 2, 3, 4]]
+    answer = json.dumps({"columns": columns, "rows": cells, "low_95": cells, "high_95": cells}).encode()
+    publisher.publish("grown", answer, FIRST)
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as admin:
+        for name in names:
+            identifier = psycopg.sql.Identifier(f"{name}_clipped")
+            admin.execute(psycopg.sql.SQL("ALTER TABLE halftone.grown DROP COLUMN {}").format(identifier))
+    publisher.publish("grown", answer, SECOND)
+    publisher.publish("grown", answer, SECOND)
+    publisher.close()
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as reader:
+        reader.execute("SET ROLE bi_reader")
+        rows = reader.execute("SELECT * FROM halftone.grown ORDER BY released_at").fetchall()
+    assert [row[-4:] for row in rows] == [(None,) * 4, (0.25,) * 4]
+    assert [row[1] for row in rows] == [1, 1]

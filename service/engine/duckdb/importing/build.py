@@ -15,28 +15,29 @@ from typing import Any
 import duckdb
 
 from service.core.prepared import (
-    INT128,
     RANK_COLUMN,
-    ROW_COUNT,
     UINT64,
     UNIT_COLUMN,
     UNIT_KEY,
     code_name,
     coded,
-    total_name,
 )
 from service.core.schema import BIGINT, Table, UnitColumn, UnitVia
 from service.core.schema_codec import table_from_json
 from service.engine.duckdb.importing.coding import code_expression
+from service.engine.duckdb.importing.counting import counted_units, cut_rows, index_units
 from service.engine.duckdb.importing.inspecting import inspect_source, own_type
 from service.engine.duckdb.importing.reading import (
     ImportRefused,
     SourceRows,
     as_declared,
+    declared_rows,
     open_relation,
     open_source,
     unreadable,
+    within_limit,
 )
+from service.engine.duckdb.importing.sizing import public_size
 from service.engine.duckdb.importing.verifying import refuse_broken, warnings_of
 from service.engine.duckdb.prepared_file import BUILT, ROWS, STAGED, UNITS, VALUE, inside
 from service.engine.duckdb.processes import cage, frames
@@ -61,6 +62,7 @@ class Build:
         self.job = job
         self.channel = channel
         self.table: Table = table_from_json(job["table"])
+        self.most: int | None = job.get("most", self.table.max_rows_per_unit)
         self.folder = Path(job["folder"])
         self.salts = (secrets.randbits(64), secrets.randbits(64))
 
@@ -76,18 +78,19 @@ class Build:
             self._stage(relation)
             self._ordered_rows()
             self._say(3)
-            self._index()
+            index_units(self.connection, self.table)
         else:
             self._say(1)
             self._public_rows(relation)
         self._say(4)
         refuse_broken(self.connection, self.table, relation)
-        told = warnings_of(self.connection, self.table)
+        told = warnings_of(self.connection, self.table, relation, self.most)
         self._say(5)
         rows = self._one(f"SELECT count(*) FROM {BUILT}")
+        size = None if self.table.private else public_size(self.connection, self.table)
         self.connection.execute('CHECKPOINT "out"')
         self.connection.execute('DETACH "out"')
-        return {"rows": rows, "new_units": new_units, "warnings": told}
+        return {"rows": rows, "new_units": new_units, "warnings": told, "size": size}
 
     def _units(self, relation: SourceRows) -> int:
         """Give every new unit the next code. Codes never change and never go away: other tables hold them.
@@ -99,9 +102,10 @@ class Build:
         if not isinstance(self.table.unit, UnitColumn):
             self.connection.execute(f'ATTACH {string_literal(self.job["parent"])} AS "parent" (READ_ONLY)')
             return 0
-        kind = self.table.columns[self.table.unit.column].type
-        value, named = as_declared(quoted(relation.names[self.table.unit.column]), kind), quoted(VALUE)
-        columns = f"{UNIT} {BIGINT}, {quoted(UNIT_KEY)} {UINT64}, {named} {kind}"
+        column = self.table.columns[self.table.unit.column]
+        value, named = quoted(relation.names[column.name]), quoted(VALUE)
+        value = within_limit(as_declared(value, column.type), column, key=True)
+        columns = f"{UNIT} {BIGINT}, {quoted(UNIT_KEY)} {UINT64}, {named} {column.type}"
         self._attach("units", "units.duckdb")
         self.connection.execute(f"CREATE TABLE {DICTIONARY} ({columns})")
         known = 0
@@ -119,7 +123,7 @@ class Build:
         return new
 
     def _stage(self, relation: SourceRows) -> None:
-        """Every declared column TRY_CAST into its declared type (what does not fit is NULL), and the unit,
+        """Every declared column TRY_CAST into its declared type (what does not fit is NULL), texts cut, and the unit,
         which is NULL where there is none or where the foreign key leads nowhere."""
         unit = self.table.unit
         assert unit is not None
@@ -127,7 +131,7 @@ class Build:
         key = quoted(unit.key if isinstance(unit, UnitVia) else VALUE)
         self._read(
             f"CREATE TABLE {STAGED} AS SELECT s.*, u.{UNIT} AS {UNIT}"
-            f" FROM (SELECT {self._cast(relation)} FROM {relation.sql}) AS s"
+            f" FROM ({declared_rows(relation, self.table)}) AS s"
             f' LEFT JOIN (SELECT {key} AS "#key", {UNIT} FROM {known}) AS u ON s.{quoted(unit.column)} = u."#key"'
         )
 
@@ -148,8 +152,8 @@ class Build:
         """Rows by unit, a range of units at a time: what is sorted at once fits into memory, so any number
         of rows can be prepared. Rows without a unit are in no range."""
         source = f"SELECT s.*, {self._rank()} AS {RANK} FROM {STAGED} AS s"
-        if self.table.max_rows_per_unit is not None:
-            source = self._capped(source, self.table.max_rows_per_unit)
+        if self.most is not None:
+            source = self._capped(source, self.most)
         # Counted from 0 within the unit, in the random order: the first k rows need no look at the others.
         counted = f"CAST(row_number() OVER (PARTITION BY {UNIT} ORDER BY {RANK}) - 1 AS {BIGINT})"
         select = f"SELECT {self._columns()} FROM (SELECT * REPLACE ({counted} AS {RANK}) FROM ({source})"
@@ -191,20 +195,7 @@ class Build:
         )
 
     def _public_rows(self, relation: SourceRows) -> None:
-        self._read(
-            f"CREATE TABLE {BUILT} AS SELECT {self._columns()} FROM (SELECT {self._cast(relation)} FROM {relation.sql})"
-        )
-
-    def _index(self) -> None:
-        """The table's index of units."""
-        codes = [code_name(column.name) for column in coded(self.table)]
-        totals = "".join(
-            f", coalesce(sum(abs({quoted(code)})), 0)::{INT128} AS {quoted(total_name(code))}" for code in codes
-        )
-        self.connection.execute(
-            f"CREATE TABLE {inside('out', UNITS)} AS SELECT {UNIT}, count(*) AS {quoted(ROW_COUNT)}{totals}"
-            f" FROM {BUILT} GROUP BY {UNIT} ORDER BY {UNIT}"
-        )
+        self._read(f"CREATE TABLE {BUILT} AS SELECT {self._columns()} FROM ({declared_rows(relation, self.table)})")
 
     def _read(self, sql: str) -> None:
         """A statement that reads the source: what fails here is the file's fault."""
@@ -219,12 +210,6 @@ class Build:
         codes = [f"{code_expression(column)} AS {quoted(code_name(column.name))}" for column in coded(self.table)]
         hidden = [UNIT, RANK] if self.table.private else []
         return ", ".join([*(quoted(name) for name in self.table.columns), *codes, *hidden])
-
-    def _cast(self, relation: SourceRows) -> str:
-        return ", ".join(
-            f"{as_declared(quoted(relation.names[name]), column.type)} AS {quoted(name)}"
-            for name, column in self.table.columns.items()
-        )
 
     def _attach(self, alias: str, file: str) -> None:
         self.connection.execute(f"ATTACH {string_literal(str(self.folder / file))} AS {quoted(alias)}")
@@ -243,7 +228,7 @@ def open_database(options: dict[str, Any], job: frames.Header) -> duckdb.DuckDBP
     """A database that reads the listed files and writes into the job folder, and can not be told otherwise."""
     folder = str(job["folder"]).rstrip("/") + "/"
     connection = duckdb.connect(":memory:", config=dict(cage.AT_CONNECT))
-    databases = [job[name] for name in ("units_in", "parent") if job.get(name)]
+    databases = [job[name] for name in ("units_in", "parent", "prepared") if job.get(name)]
     databases += job["files"] if job["kind"] == "duckdb" else []
     readable = [*job["files"], *databases, *(path + ".wal" for path in databases)]  # ATTACH looks for a log
     memory = int(options["memory_bytes"])
@@ -269,6 +254,10 @@ def done(options: dict[str, Any], job: frames.Header, channel: socket.socket) ->
             return inspect_source(connection, job)
         if job["do"] == "describe":
             return {"types": {name: own_type(kind) for name, kind in open_relation(connection, job).types.items()}}
+        if job["do"] == "count":
+            return counted_units(connection, job)
+        if job["do"] == "cut":
+            return cut_rows(connection, job)
         return Build(connection, job, channel, int(options["memory_bytes"])).run()
     except ImportRefused as refused:
         return {"refused": refused.detail, "extra": refused.extra}
@@ -279,8 +268,9 @@ def done(options: dict[str, Any], job: frames.Header, channel: socket.socket) ->
 
 
 def main() -> None:
-    """Argument: a JSON object with fd, memory_bytes and threads. One job, then the end."""
+    """Argument: a JSON object with fd, memory_bytes, threads and niceness. One job, then the end."""
     options = json.loads(sys.argv[1])
+    cage.step_back(options["niceness"])
     missing = cage.enclose_process(keep_files=True)
     cage.die_with_parent()
     warnings.simplefilter("ignore")

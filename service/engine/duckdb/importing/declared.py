@@ -1,9 +1,10 @@
 """Declarations as preparation relies on them: units, dictionaries, and tables that hang on others."""
 
-from service.core.errors import CatalogRefused
+from service.core.errors import CatalogRefused, Conflict, SourceRefused
 from service.core.schema import Table, UnitColumn, UnitVia
 from service.engine.duckdb.importing.coding import check_grid
 from service.engine.duckdb.manifest import Manifest
+from service.engine.import_base import Claimed
 
 
 def check_table(table: Table) -> None:
@@ -56,3 +57,19 @@ def followers(manifest: Manifest, table: str) -> list[str]:
                 found.append(name)
                 reached.append(name)
     return found
+
+
+def only_claimed(only: Claimed | None, before: Manifest, table: str, listed: list[str]) -> list[str]:
+    """Of the files that lie there now, those that were claimed: what joined a folder since then waits for the
+    table's own next import."""
+    if only is None:
+        return listed
+    entry = before.tables.get(table)
+    claimed = only.get(table, None if entry is None else entry.files)
+    if claimed is None:
+        raise Conflict("the tables of this dataset have changed meanwhile; import again", {"table": table})
+    allowed = set(claimed)
+    files = [file for file in listed if file in allowed]
+    if not files:
+        raise SourceRefused("the files of this source are no longer there", {"table": table})
+    return files

@@ -10,46 +10,47 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from service.core.errors import CatalogRefused, Conflict, NotFound, ServiceError, SourceRefused
+from service.core.errors import CatalogRefused, Conflict, NotFound
 from service.core.schema import Table, UnitColumn, UnitVia
 from service.core.schema_codec import table_to_json
-from service.engine.base import Told
+from service.core.sizes import PublicSize, size_from_text
 from service.engine.duckdb import manifest as manifests
-from service.engine.duckdb.importing.declared import check_table, followers, fresh_dictionary
+from service.engine.duckdb.importing.count_jobs import count_units, cut_when_counted
+from service.engine.duckdb.importing.declared import check_table, followers, fresh_dictionary, only_claimed
+from service.engine.duckdb.importing.import_child import ImportChild, ImportOptions
 from service.engine.duckdb.manifest import Manifest, TableFile
-from service.engine.duckdb.processes.child import Child, ChildLost
+from service.engine.import_base import Claimed, Counting, Prepared, Told, Truncation
 from service.engine.reports import ColumnSuggestion, Inspection, PreparedTable, Progress
-from service.engine.sources import Source, find_files
+from service.engine.sources import Source, find_files, plain_places
 
-MODULE = "service.engine.duckdb.importing.build"
 BUILD_PREFIX = "_build-"
 LOCK = "_lock"
-
-
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """What one import may use; `threads` None: all cores."""
-
-    memory_bytes: int = 4 * 2**30
-    threads: int | None = None
-    seconds: float = 6 * 3600.0
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Draft:
-    """The version under construction: files still in the build folder, by their final name."""
+    """The version under construction: files still in the build folder, by their final name. `most` rows of a unit are
+    kept, by table; None: all, until they have been counted."""
 
     manifest: Manifest
     folder: Path
+    most: Mapping[str, int | None]
+    only: Claimed | None = None
     built: dict[str, Path] = field(default_factory=dict)
 
     def path(self, dataset_folder: Path, file: str) -> Path:
         return self.built.get(file, dataset_folder / file)
+
+    def keep_most(self, table: str, most: int | None) -> None:
+        """What was decided about a table once its rows were counted."""
+        entry = replace(self.manifest.tables[table], most=most)
+        self.manifest = replace(self.manifest, tables={**self.manifest.tables, table: entry})
 
 
 class DuckDBImporter:
@@ -58,7 +59,7 @@ class DuckDBImporter:
     def __init__(self, data_dir: Path, roots: Sequence[Path], options: ImportOptions | None = None) -> None:
         self._data_dir = data_dir.resolve()
         self._roots = tuple(roots)
-        self._options = options or ImportOptions()
+        self._child = ImportChild(options or ImportOptions())
 
     def files(self, source: Source) -> tuple[Path, ...]:
         return find_files(source, self._roots)
@@ -66,7 +67,7 @@ class DuckDBImporter:
     def inspect(self, source: Source) -> Inspection:
         with tempfile.TemporaryDirectory(prefix="inspect-", dir=self._made(self._data_dir)) as folder:
             job = {"do": "inspect", "folder": folder, **self._source_fields(source)}
-            answer = self._work(job, None)
+            answer = self._child.run(job, None)
         columns = tuple(
             ColumnSuggestion(**{**column, "domain": None if column["domain"] is None else tuple(column["domain"])})
             for column in answer["columns"]
@@ -76,38 +77,91 @@ class DuckDBImporter:
     def column_types(self, source: Source) -> dict[str, str | None]:
         with tempfile.TemporaryDirectory(prefix="inspect-", dir=self._made(self._data_dir)) as folder:
             job = {"do": "describe", "folder": folder, **self._source_fields(source)}
-            types: dict[str, str | None] = self._work(job, None)["types"]
+            types: dict[str, str | None] = self._child.run(job, None)["types"]
         return types
 
-    def prepare(self, dataset: str, table: Table, source: Source, progress: Told | None = None) -> PreparedTable:
+    def prepare(
+        self,
+        dataset: str,
+        table: Table,
+        source: Source,
+        progress: Told | None = None,
+        truncation: Truncation | None = None,
+        *,
+        only: Claimed | None = None,
+        above: int = 0,
+    ) -> PreparedTable:
         check_table(table)
+        cut = truncation or Truncation()
         self._made(self._data_dir / "prepared")
         folder = self._made(manifests.dataset_folder(self._data_dir, dataset))
         with self._alone(folder), _build_folder(folder) as work:
             before = manifests.load_manifest(folder) or Manifest()
-            version = before.data_version + 1
-            draft = Draft(replace(before, data_version=version), work)
+            version = max(before.data_version, above) + 1
+            most = {**cut.most, table.name: None} if cut.profiled else cut.most
+            draft = Draft(replace(before, data_version=version), work, most, only)
             answer = self._build(draft, folder, table, source, progress)
+            if cut.profiled is not None:
+                answer = cut_when_counted(self._child.run, answer, work / table.name, table, cut.profiled)
+                draft.keep_most(table.name, answer["most"])
+            hanging = {}
             for name in followers(before, table.name):
                 entry = before.tables[name]
-                self._build(draft, folder, entry.table, entry.source, progress)
+                hanging[name] = self._build(draft, folder, entry.table, entry.source, progress)["rows"]
             self._publish(draft, folder, before)
-        return PreparedTable(dataset, table.name, version, answer["rows"], tuple(answer["warnings"]))
+        versions = {name: version for name, entry in draft.manifest.tables.items() if entry.version == version}
+        size = draft.manifest.tables[table.name].size
+        told = tuple(answer["warnings"])
+        return PreparedTable(dataset, table.name, version, answer["rows"], told, hanging, versions, size)
 
-    def remove(self, dataset: str, table: str) -> int:
+    def counted(self, dataset: str, table: str, use: Callable[[Counting], T]) -> T:
+        folder = manifests.dataset_folder(self._data_dir, dataset)
+        if manifests.load_manifest(folder) is None:
+            raise _not_there(table)
+        with self._alone(folder):
+            held = manifests.load_manifest(folder) or Manifest()
+            if table not in held.tables:
+                raise _not_there(table)
+            with _build_folder(folder) as work:
+                return use(lambda: count_units(self._child.run, work, folder / held.tables[table].file))
+
+    def remove(self, dataset: str, table: str, *, above: int = 0) -> int:
         folder = manifests.dataset_folder(self._data_dir, dataset)
         before = manifests.load_manifest(folder)
         if before is None or table not in before.tables:
-            raise NotFound(f"no table {table} has been imported", {"table": table})
+            raise _not_there(table)
         with self._alone(folder):
             before = manifests.load_manifest(folder) or Manifest()
             if followers(before, table):
                 raise Conflict("other tables reach their unit through this one; remove them first", {"table": table})
             kept = {name: entry for name, entry in before.tables.items() if name != table}
-            after = replace(before, data_version=before.data_version + 1, tables=kept)
+            after = replace(before, data_version=max(before.data_version, above) + 1, tables=kept)
             manifests.save_manifest(folder, after)
             _sweep(folder, keep=after.files | before.files)
         return after.data_version
+
+    def places(self, source: Source) -> tuple[Path, ...]:
+        return plain_places(source, self._roots)
+
+    def prepared_datasets(self) -> list[str]:
+        return sorted(folder.name for folder in (self._data_dir / "prepared").glob("*/"))
+
+    def prepared(self, dataset: str) -> Prepared | None:
+        return manifests.prepared_of(manifests.load_manifest(manifests.dataset_folder(self._data_dir, dataset)))
+
+    @contextlib.contextmanager
+    def still(self, dataset: str) -> Iterator[bool]:
+        folder = manifests.dataset_folder(self._data_dir, dataset)
+        if not folder.is_dir():
+            yield True
+            return
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self._alone(folder))
+                free = True
+            except Conflict:
+                free = False
+            yield free
 
     def clean(self) -> None:
         for folder in sorted((self._data_dir / "prepared").glob("*/")):
@@ -123,6 +177,7 @@ class DuckDBImporter:
         work = draft.folder / table.name
         work.mkdir()
         fresh = fresh_dictionary(before, table)
+        most = draft.most.get(table.name, table.max_rows_per_unit)
         units_in = None if fresh or before.units_file is None else str(draft.path(folder, before.units_file))
         job = {
             "do": "build",
@@ -130,12 +185,17 @@ class DuckDBImporter:
             "folder": str(work),
             "units_in": units_in,
             "parent": self._parent(draft, folder, table),
+            "most": most,
             **self._source_fields(source),
         }
-        answer = self._work(job, _teller(progress))
+        job["files"] = files = only_claimed(draft.only, before, table.name, job["files"])
+        answer = self._child.run(job, _teller(progress))
         file = f"{table.name}/v{version}.duckdb"
         draft.built[file] = work / "rows.duckdb"
-        tables = {**before.tables, table.name: TableFile(table, source, file)}
+        size = None if answer["size"] is None else size_from_text(answer["size"])
+        assert size is None or isinstance(size, PublicSize)
+        entry = TableFile(table, source, file, version, tuple(files), size, most if table.private else None)
+        tables = {**before.tables, table.name: entry}
         unit_type, units_file = before.unit_type, before.units_file
         if isinstance(table.unit, UnitColumn):
             unit_type = str(table.columns[table.unit.column].type)
@@ -174,24 +234,6 @@ class DuckDBImporter:
         manifests.save_manifest(folder, draft.manifest)
         _sweep(folder, keep=draft.manifest.files | before.files, builds=False)
 
-    def _work(self, job: dict[str, Any], tell: Callable[[dict[str, Any]], None] | None) -> dict[str, Any]:
-        threads = self._options.threads or os.cpu_count() or 1
-        child = Child(MODULE, memory_bytes=self._options.memory_bytes, threads=threads)
-        try:
-            child.wait_ready()
-            answer, _ = child.call(job, b"", self._options.seconds, tell)
-        except ChildLost as lost:
-            raise _lost(late=lost.late) from None
-        finally:
-            child.kill()
-        if "refused" in answer:
-            raise SourceRefused(answer["refused"], answer["extra"])
-        if answer.get("error") == "memory":
-            raise SourceRefused("the import needs more memory or spill space than it may use", _REMEDY)
-        if "error" in answer:
-            raise SourceRefused("the source could not be prepared", {"kind": str(answer["error"])})
-        return answer
-
     def _source_fields(self, source: Source) -> dict[str, Any]:
         files = [str(path) for path in self.files(source)]
         return {"kind": source.kind, "files": files, "source_table": source.table}
@@ -219,7 +261,8 @@ class DuckDBImporter:
             os.close(handle)
 
 
-_REMEDY: dict[str, str | int] = {"remedy": "raise HALFTONE_ENGINE_MEMORY or import fewer columns"}
+def _not_there(table: str) -> NotFound:
+    return NotFound(f"no table {table} has been imported", {"table": table})
 
 
 def _teller(progress: Told | None) -> Callable[[dict[str, Any]], None] | None:
@@ -253,9 +296,3 @@ def _sync_file(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _lost(*, late: bool) -> ServiceError:
-    if late:
-        return SourceRefused("the import took longer than it may", {})
-    return SourceRefused("the import was stopped by its memory limit or from outside", _REMEDY)

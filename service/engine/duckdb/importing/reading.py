@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from service.core.schema import SqlType
+from service.core.prepared import is_key
+from service.core.schema import Column, SqlType, Table
 from service.core.schema_codec import table_from_json
 from service.engine.duckdb.processes import frames
 from service.engine.quoting import quoted, string_literal
@@ -70,6 +71,44 @@ def as_declared(value: str, kind: SqlType) -> str:
         last = f"TIMESTAMP '{LAST} 23:59:59.999999'"
         return f"CASE WHEN {tried} BETWEEN TIMESTAMP '{FIRST} 00:00:00' AND {last} THEN {tried} END"
     return tried
+
+
+def declared_rows(relation: SourceRows, table: Table) -> str:
+    """A SELECT of the source's rows as declared: types first, then lengths, over names that are ours."""
+    columns = table.columns.values()
+    typed = (
+        f"{as_declared(quoted(relation.names[column.name]), column.type)} AS {quoted(column.name)}"
+        for column in columns
+    )
+    held = (
+        f"{within_limit(quoted(column.name), column, key=is_key(table, column))} AS {quoted(column.name)}"
+        for column in columns
+    )
+    return f"SELECT {', '.join(held)} FROM (SELECT {', '.join(typed)} FROM {relation.sql})"
+
+
+def within_limit(value: str, column: Column, *, key: bool) -> str:
+    """A value of the declared type as the prepared column holds it: a text within its max_bytes (N6).
+
+    `value` is the name of a declared column, or reads a source where the column is a key.
+    """
+    if column.max_bytes is None:
+        return value
+    beyond = "NULL" if key else _beginning(value, column.max_bytes)
+    return f"CASE WHEN strlen({value}) > {column.max_bytes} THEN {beyond} ELSE {value} END"
+
+
+def _beginning(text: str, max_bytes: int) -> str:
+    """The longest beginning of a text with at most so many bytes that ends between two characters.
+
+    How many characters that has is found bit by bit, from the highest: more characters never have fewer bytes.
+    left() counts characters, strlen() bytes. The lambda's names hide columns of the same name, so they have a '#',
+    which no declared name has.
+    """
+    bits = ", ".join(str(1 << bit) for bit in reversed(range(max_bytes.bit_length())))
+    fits = f'strlen(left({text}, "#n" + "#bit")) <= {max_bytes}'
+    found = f'list_reduce([0, {bits}], lambda "#n", "#bit": CASE WHEN {fits} THEN "#n" + "#bit" ELSE "#n" END)'
+    return f"left({text}, {found})"
 
 
 def _relation(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> str:

@@ -2,10 +2,10 @@
 
 import duckdb
 
-from service.core.prepared import coded
-from service.core.schema import Table, UnitVia
+from service.core.prepared import UNIT_COLUMN, coded, is_key
+from service.core.schema import Column, Table, UnitVia
 from service.engine.duckdb.importing.coding import outside_bounds
-from service.engine.duckdb.importing.reading import ImportRefused, SourceRows
+from service.engine.duckdb.importing.reading import ImportRefused, SourceRows, as_declared
 from service.engine.duckdb.prepared_file import BUILT, STAGED
 from service.engine.quoting import quoted, tried_literal
 
@@ -25,7 +25,7 @@ def refuse_broken(connection: duckdb.DuckDBPyConnection, table: Table, relation:
             raise ImportRefused(f"{column.name} is declared unique, but a value occurs twice", {"column": column.name})
     kept = _count(connection, f"SELECT count(*) FROM {BUILT}")
     if kept == 0 and _count(connection, f"SELECT count(*) FROM {_staged(table)}"):
-        raise ImportRefused("no row of the source has a unit", {"table": table.name})
+        raise ImportRefused(f"no row of the source has a unit{_too_long(table)}", {"table": table.name})
     for column in table.columns.values():
         if relation.types[relation.names[column.name]] != str(column.type):
             _refuse_other_type(connection, table, relation, column.name)
@@ -36,14 +36,17 @@ def refuse_broken(connection: duckdb.DuckDBPyConnection, table: Table, relation:
             raise ImportRefused(f"no value of {column.name} lies within its bounds", {"column": column.name})
 
 
-def warnings_of(connection: duckdb.DuckDBPyConnection, table: Table) -> list[str]:
-    """Sentences for the admin who imports: shares only, rounded, and only where something is lost."""
+def warnings_of(
+    connection: duckdb.DuckDBPyConnection, table: Table, relation: SourceRows, most: int | None
+) -> list[str]:
+    """Sentences for the admin who imports, only where something is lost: shares, rounded, and of texts how many. `most`
+    rows of a unit were kept."""
     told: list[str] = []
     kept = _count(connection, f"SELECT count(*) FROM {BUILT}")
     if kept == 0:
         told.append("The table has no rows.")
     if table.unit is not None:
-        _tell_dropped(connection, table, kept, told)
+        _tell_dropped(connection, table, most, told)
     for column in coded(table):
         beyond = _count(connection, f"SELECT count(*) FROM {BUILT} WHERE {outside_bounds(column)}")
         _tell(told, beyond, kept, f"of the values of {column.name} lie outside its bounds and were clamped.")
@@ -55,27 +58,54 @@ def warnings_of(connection: duckdb.DuckDBPyConnection, table: Table) -> list[str
             inside = f"{quoted(column.name)} IS NULL OR {quoted(column.name)} IN ({listed})"
             beyond = _count(connection, f"SELECT count(*) FROM {BUILT} WHERE NOT ({inside})")
             _tell(told, beyond, kept, f"of the rows have a {column.name} outside its domain: no group will show them.")
+        _tell_long(connection, table, relation, column, told)
     return told
 
 
-def _tell_dropped(connection: duckdb.DuckDBPyConnection, table: Table, kept: int, told: list[str]) -> None:
-    """Rows without a unit, and rows beyond the cap of a unit."""
-    assert table.unit is not None
-    staged = _count(connection, f"SELECT count(*) FROM {_staged(table)}")
-    capped = table.max_rows_per_unit is not None
-    if isinstance(table.unit, UnitVia):
-        cap = " or are beyond max_rows_per_unit," if capped else ""
-        _tell(
-            told,
-            staged - kept,
-            staged,
-            f"of the rows have no unit at the end of the foreign key,{cap} and were left out.",
-        )
+def _too_long(table: Table) -> str:
+    """Why a text may be no unit: keys are whole or missing."""
+    limit = None if table.unit is None else table.columns[table.unit.column].max_bytes
+    return "" if limit is None else f" of at most {limit} bytes, which is its max_bytes"
+
+
+def _tell_long(
+    connection: duckdb.DuckDBPyConnection, table: Table, relation: SourceRows, column: Column, told: list[str]
+) -> None:
+    """Texts beyond max_bytes. The source is read again only where the prepared copy may hold less than it: a text that
+    was cut is at most three bytes short of the limit, a key is missing."""
+    if column.max_bytes is None:
         return
-    gone = _count(connection, f"SELECT count(*) FROM {_staged(table)} WHERE {quoted(table.unit.column)} IS NULL")
-    _tell(told, gone, staged, "of the rows have no unit and were left out.")
-    if capped:
-        _tell(told, staged - gone - kept, staged, "of the rows are beyond max_rows_per_unit and were left out.")
+    key = is_key(table, column)
+    name, source = quoted(column.name), as_declared(quoted(relation.names[column.name]), column.type)
+    short = f"{name} IS NULL" if key else f"strlen({name}) > {column.max_bytes - 4}"
+    if not _count(connection, f"SELECT count(*) FROM (SELECT 1 FROM {_staged(table)} WHERE {short} LIMIT 1)"):
+        return
+    long = _count(connection, f"SELECT count(*) FROM {relation.sql} WHERE strlen({source}) > {column.max_bytes}")
+    if long and key:
+        told.append(
+            f"{long} values of {column.name} have more than {column.max_bytes} bytes and count as missing: keys are"
+            " never cut. Declare a larger max_bytes."
+        )
+    elif long:
+        told.append(f"{long} values of {column.name} have more than {column.max_bytes} bytes and were cut.")
+
+
+def _tell_dropped(connection: duckdb.DuckDBPyConnection, table: Table, most: int | None, told: list[str]) -> None:
+    """Rows without a unit, and rows beyond what a unit keeps."""
+    assert table.unit is not None
+    staged = _count(connection, f"SELECT count(*) FROM {STAGED}")
+    kept = _count(connection, f"SELECT count(*) FROM {BUILT}")
+    gone = _count(connection, f"SELECT count(*) FROM {STAGED} WHERE {quoted(UNIT_COLUMN)} IS NULL")
+    where = " at the end of the foreign key," if isinstance(table.unit, UnitVia) else ""
+    _tell(told, gone, staged, f"of the rows have no unit{where} and were left out.")
+    if most is not None:
+        _tell(told, staged - gone - kept, staged, beyond_words(table, most))
+
+
+def beyond_words(table: Table, most: int) -> str:
+    """How an admin is told of rows that were cut."""
+    limit = "max_rows_per_unit" if table.max_rows_per_unit is not None else f"the {most:,} that one unit keeps"
+    return f"of the rows are beyond {limit} and were left out."
 
 
 def _refuse_other_type(connection: duckdb.DuckDBPyConnection, table: Table, relation: SourceRows, name: str) -> None:
@@ -86,9 +116,13 @@ def _refuse_other_type(connection: duckdb.DuckDBPyConnection, table: Table, rela
         raise ImportRefused(f"no value of {name} can be read as {table.columns[name].type}", {"column": name})
 
 
+def told_share(part: int, whole: int, sentence: str) -> list[str]:
+    """The sentence with its share in front; nothing where that is not worth a sentence."""
+    return [f"{part / whole:.1%} {sentence}"] if whole and part / whole >= SHARE_TOLD else []
+
+
 def _tell(told: list[str], part: int, whole: int, sentence: str) -> None:
-    if whole and part / whole >= SHARE_TOLD:
-        told.append(f"{part / whole:.1%} {sentence}")
+    told += told_share(part, whole, sentence)
 
 
 def _staged(table: Table) -> str:

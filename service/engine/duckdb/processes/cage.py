@@ -25,6 +25,7 @@ from service.engine.duckdb.processes import seccomp
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
 OPEN_FILES = 1024
+CORES_TO_SHARE = 4  # from so many cores on, children leave one to the process that answers
 NETWORK, CALLS = "network", "system calls"
 WALLS = {  # what some systems do not let us build, and what that means for the operator
     NETWORK: "no network namespace and no filter: whoever takes over an engine process could open connections",
@@ -51,6 +52,16 @@ AT_CONNECT: dict[str, Any] = {
     "allow_persistent_secrets": False,
     "python_enable_replacements": False,
 }
+
+
+def step_back(niceness: int) -> None:
+    """Behind the process that answers, in the queue for the processors: whatever children compute, others are
+    heard. To be called before the cage is closed, whose filter refuses any change of priorities."""
+    os.nice(niceness)
+    if sys.platform == "linux":
+        cores = os.sched_getaffinity(0)
+        if len(cores) >= CORES_TO_SHARE:
+            os.sched_setaffinity(0, cores - {min(cores)})
 
 
 def enclose_process(*, keep_files: bool = False) -> list[str]:

@@ -53,18 +53,76 @@ class ChildLost(Exception):
         self.late = late
 
 
-class Child:
+class Conversation:
+    """Questions and answers over the socket of a child, wherever the child was started.
+
+    A query's child is started by the service and spoken to by the process that adds the noise: that one can end the
+    conversation, and whoever started the child ends the child.
+    """
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self.alive = True
+
+    def call(
+        self, header: frames.Header, payload: bytes | memoryview, deadline_s: float, seen: Seen | None = None
+    ) -> tuple[frames.Header, memoryview]:
+        """One question, one answer. A child that is late is given up; so is one whose caller gives up, and one
+        that said it can answer no more."""
+        if not self.alive:
+            raise ChildLost(late=False)
+        deadline = time.monotonic() + deadline_s
+        try:
+            self.channel.settimeout(max(0.001, deadline_s))
+            frames.send(self.channel, {**header, "seconds": deadline_s}, payload)
+            answer, table = self.receive(deadline)
+            while "progress" in answer:
+                if seen is not None:
+                    seen(answer)
+                answer, table = self.receive(deadline)
+        except TimeoutError:
+            self.kill()
+            raise ChildLost(late=True) from None
+        except frames.ConnectionLost:
+            self.kill()
+            raise ChildLost(late=False) from None
+        except BaseException:
+            self.kill()
+            raise
+        if answer.get("last"):
+            self.kill()
+        return answer, table
+
+    def receive(self, deadline: float) -> tuple[frames.Header, memoryview]:
+        try:
+            return frames.receive(self.channel, deadline)
+        except TimeoutError:
+            self.kill()
+            raise ChildLost(late=True) from None
+        except frames.ConnectionLost:
+            self.kill()
+            raise ChildLost(late=False) from None
+
+    def kill(self) -> None:
+        """End the conversation for good."""
+        self.alive = False
+        self.channel.close()
+
+
+class Child(Conversation):
     """A Python process that runs `main` of one of our modules behind a socket.
 
     A fresh interpreter, not a fork: nothing of the service's memory (keys, ledger, noise) is in it.
     Its stdin is a lifeline: it closes when the service goes away, however that happens.
     """
 
-    def __init__(self, module: str, *, memory_bytes: int, threads: int) -> None:
+    def __init__(self, module: str, *, memory_bytes: int, threads: int, niceness: int = 0) -> None:
         ours, theirs = socket.socketpair()
-        options = json.dumps({"fd": theirs.fileno(), "memory_bytes": memory_bytes, "threads": threads})
+        super().__init__(ours)
+        options = json.dumps(
+            {"fd": theirs.fileno(), "memory_bytes": memory_bytes, "threads": threads, "niceness": niceness}
+        )
         program = f"import sys; sys.path.insert(0, {ROOT!r}); from {module} import main; main()"
-        self.channel = ours
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-c", program, options],
@@ -81,54 +139,19 @@ class Child:
             raise
         finally:
             theirs.close()
-        self.alive = True
         self._ready = False
 
     def wait_ready(self, deadline_s: float = START_SECONDS) -> None:
         if not self._ready:
-            hello, _ = self._receive(time.monotonic() + deadline_s)
+            hello, _ = self.receive(time.monotonic() + deadline_s)
             walls.note(hello.get("missing", ()))
             self._ready = True
 
     def call(
         self, header: frames.Header, payload: bytes | memoryview, deadline_s: float, seen: Seen | None = None
     ) -> tuple[frames.Header, memoryview]:
-        """One question, one answer. A child that is late is killed; so is one whose caller gives up, and one
-        that said it can answer no more."""
         assert self._ready, "wait_ready first"
-        if not self.alive:
-            raise ChildLost(late=False)
-        deadline = time.monotonic() + deadline_s
-        try:
-            self.channel.settimeout(max(0.001, deadline_s))
-            frames.send(self.channel, {**header, "seconds": deadline_s}, payload)
-            answer, table = self._receive(deadline)
-            while "progress" in answer:
-                if seen is not None:
-                    seen(answer)
-                answer, table = self._receive(deadline)
-        except TimeoutError:
-            self.kill()
-            raise ChildLost(late=True) from None
-        except frames.ConnectionLost:
-            self.kill()
-            raise ChildLost(late=False) from None
-        except BaseException:
-            self.kill()
-            raise
-        if answer.get("last"):
-            self.kill()
-        return answer, table
-
-    def _receive(self, deadline: float) -> tuple[frames.Header, memoryview]:
-        try:
-            return frames.receive(self.channel, deadline)
-        except TimeoutError:
-            self.kill()
-            raise ChildLost(late=True) from None
-        except frames.ConnectionLost:
-            self.kill()
-            raise ChildLost(late=False) from None
+        return super().call(header, payload, deadline_s, seen)
 
     def kill(self) -> None:
         """At once and for good. Safe to call twice and from any thread."""

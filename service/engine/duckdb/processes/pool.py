@@ -5,12 +5,14 @@ version takes milliseconds. So a thread keeps blanks ready and no question waits
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from service.engine.duckdb.processes.child import Child, ChildLost
 
 BIND_SECONDS = 30.0
+PING_LOOK_S = 0.05
 MODULE = "service.engine.duckdb.processes.worker"
 
 
@@ -36,10 +38,11 @@ class Pool:
     """At most `workers` bound children, busy and idle together, since each may fill its part of the memory;
     and always a blank or two. A dataset that nobody asked for longest gives way."""
 
-    def __init__(self, *, workers: int, memory_bytes: int, threads: int) -> None:
+    def __init__(self, *, workers: int, memory_bytes: int, threads: int, niceness: int = 0) -> None:
         self._workers = workers
         self._memory_bytes = memory_bytes
         self._threads = threads
+        self._niceness = niceness
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._idle: list[tuple[tuple[str, int], Child]] = []  # longest unused first
@@ -79,6 +82,25 @@ class Pool:
         if surplus is not None:
             surplus.kill()
 
+    def ping(self, deadline_s: float) -> None:
+        """A blank child answers: one is always kept or on its way, however many are busy. Raises ChildLost."""
+        until = time.monotonic() + deadline_s
+        while (child := self._take_blank()) is None:
+            if time.monotonic() >= until:
+                raise ChildLost(late=True)
+            time.sleep(PING_LOOK_S)
+        try:
+            child.call({"do": "ping"}, b"", max(0.0, until - time.monotonic()))
+        finally:
+            if not (child.alive and self._keep_blank(child)):
+                child.kill()
+            with self._lock:
+                self._work.notify()
+
+    def _take_blank(self) -> Child | None:
+        with self._lock:
+            return self._blank.pop(0) if self._blank else None
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -105,8 +127,8 @@ class Pool:
         return None, stale
 
     def _bind_blank(self, binding: Binding) -> Child:
+        child = self._take_blank()
         with self._lock:
-            child = self._blank.pop(0) if self._blank else None
             self._work.notify()
         request = {"do": "bind", "files": dict(binding.files), "views": dict(binding.views)}
         try:
@@ -121,7 +143,7 @@ class Pool:
         return child
 
     def _start(self) -> Child:
-        return Child(MODULE, memory_bytes=self._memory_bytes, threads=self._threads)
+        return Child(MODULE, memory_bytes=self._memory_bytes, threads=self._threads, niceness=self._niceness)
 
     def _keep(self) -> None:
         while True:

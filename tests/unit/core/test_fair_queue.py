@@ -6,7 +6,7 @@ import time
 import pytest
 
 from service.core.errors import TooBusy
-from service.engine.duckdb.processes.fair_queue import FairQueue
+from service.core.fair_queue import FairQueue
 
 
 class Waiting:
@@ -132,3 +132,29 @@ def test_no_more_than_the_places_ever_run() -> None:
     assert most == 3
     for _ in range(3):
         turns.take("end", 0)
+
+
+def test_one_caller_leaves_a_place_to_the_next() -> None:
+    turns = FairQueue(3, 10, each=2)
+    turns.take("greedy", 0)
+    turns.take("greedy", 0)
+    with pytest.raises(TooBusy):
+        turns.take("greedy", 0.01)
+    turns.take("modest", 0)
+    with pytest.raises(TooBusy):
+        turns.take("late", 0.01)
+    turns.give("modest")
+    turns.take("late", 0)
+
+
+def test_whoever_holds_all_that_one_may_hold_waits_for_a_place_of_its_own() -> None:
+    turns = FairQueue(2, 10, each=1)
+    turns.take("a", 0)
+    waiting, order = queue_up(turns, "a")
+    turns.take("b", 0)
+    turns.give("b")
+    assert order == [], "the place that b gave back is not for a, which has one"
+    turns.take("b", 0)
+    turns.give("a")
+    waiting[0].thread.join()
+    assert order == ["a"]

@@ -1,0 +1,107 @@
+"""Prepared files and catalog brought together after a process was killed between the two.
+
+The manifest's rename is what makes a version serve (N3), and the catalog's commit comes after it. A process that was
+killed between them left a catalog that plans with the version before, and questions about that table would be refused
+for ever. So the catalog follows the manifest: it holds the declaration that the files were made with. Only a deletion
+goes the other way, because the catalog's commit comes first there.
+"""
+
+import logging
+from collections.abc import Callable
+
+from service.catalog.imports import Built, Imports, PublicFile, Served, Unfinished
+from service.catalog.store import Catalog
+from service.core.errors import ServiceError
+from service.core.ids import new_id
+from service.core.sizes import ReleasedProfile, Size, private_size
+from service.engine.import_base import Importer, Prepared, PreparedFile
+from service.upkeep.claiming import inner_of
+
+log = logging.getLogger("halftone")
+
+FINISHED = "the service stopped right after the new version was ready; it was put into service at the next start"
+FAILED = "the service stopped in mid-import; import the table again"
+
+
+class Reconciling:
+    """Runs at a start for every dataset, and before each import for its own."""
+
+    def __init__(self, catalog: Catalog, imports: Imports, importer: Importer) -> None:
+        self._catalog = catalog
+        self._imports = imports
+        self._importer = importer
+
+    def start(self, is_gone: Callable[[str], bool]) -> None:
+        """Imports of processes that are gone ended one way or the other; those of others run on."""
+        left = [each for each in self._imports.unfinished() if each.owner is None or is_gone(each.owner)]
+        for dataset in self._catalog.datasets():
+            served = self.reconcile(dataset)
+            self._end([each for each in left if each.dataset == dataset], served)
+        known = set(self._catalog.datasets())
+        self._end([each for each in left if each.dataset not in known], set())
+
+    def reconcile(self, dataset: str) -> set[str]:
+        """The tables that are served as prepared since just now. Nothing is done while somebody imports."""
+        with self._importer.still(dataset) as still:
+            prepared = self._importer.prepared(dataset)
+            if not still or prepared is None:
+                return set()
+            served = self._imports.served(dataset)
+            changed = self._follow(dataset, prepared, served)
+        for table in sorted(prepared.tables):
+            if table in served and served[table].deleted:
+                self._remove(dataset, table)
+        return changed
+
+    def _follow(self, dataset: str, prepared: Prepared, served: dict[str, Served]) -> set[str]:
+        profiles = self._catalog.profiles(dataset)
+        behind = {
+            name: Built(file.table, file.version, _size(file, profiles.get(name)))
+            for name, file in prepared.tables.items()
+            if name in served
+            and not served[name].deleted
+            and (served[name].version != file.version or not served[name].serving)
+        }
+        gone = [name for name, table in served.items() if table.serving and name not in prepared.tables]
+        if behind or gone or self._catalog.schema(dataset).data_version < prepared.data_version:
+            log.warning(
+                "the catalog was brought to the prepared data", extra={"dataset": dataset, "tables": sorted(behind)}
+            )
+            self._imports.serve(dataset, behind, gone, prepared.data_version)
+        for name in behind:
+            self._note_public(dataset, name, prepared)
+        return set(behind)
+
+    def _note_public(self, dataset: str, name: str, prepared: Prepared) -> None:
+        file = prepared.tables[name]
+        if not file.table.private and file.files:
+            inner = inner_of(file.source)
+            public = tuple(PublicFile(path, inner, dataset, name) for path in file.files)
+            self._imports.carry_public(new_id("i"), public)
+
+    def _remove(self, dataset: str, table: str) -> None:
+        try:
+            version = self._importer.remove(dataset, table, above=self._catalog.schema(dataset).data_version)
+        except ServiceError as refused:
+            log.warning("a deleted table is still prepared", extra={"dataset": dataset, "why": refused.detail})
+            return
+        self._catalog.set_data_version(dataset, version)
+        log.warning("a table that was deleted is no longer prepared", extra={"dataset": dataset, "tables": [table]})
+
+    def _end(self, left: list[Unfinished], served: set[str]) -> None:
+        """Of several imports of one table that were left, the last one made what is prepared."""
+        last = {each.table: each.id for each in left}
+        for each in left:
+            if each.table in served and last[each.table] == each.id:
+                self._imports.end(each.id, "done", FINISHED)
+            else:
+                self._imports.end(each.id, "failed", FAILED)
+            log.warning("an import was left behind", extra={"dataset": each.dataset, "tables": [each.table]})
+
+
+def _size(file: PreparedFile, released: ReleasedProfile | None) -> Size | None:
+    """What the import that was killed would have written down: a public table's is with its files, a private one's
+    follows from its profile, which was stored with its charge, and from what its units keep."""
+    if not file.table.private:
+        return file.size
+    return private_size(released, file.most, file.table.expected_rows)

@@ -1,0 +1,73 @@
+"""Bounds that a request leaves out: as declared, or fitted to the profile, or as they were first used.
+
+Reads the plan, the schema and what is stored of earlier choices: public facts, so an estimate and the query that
+follows it get the same bounds, and asking again gets them again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from service.core.fitted import Basis, FittedBounds, fit_bounds, groups_of
+from service.core.plan import Key, Plan, Query
+from service.core.request import Ask
+from service.core.schema import Schema
+from service.core.sizes import PublicSize
+
+NOTHING_KEPT: Mapping[Basis, FittedBounds] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Fitted bounds of one core: what for, which, and whether they were stored by an earlier charge."""
+
+    basis: Basis
+    bounds: FittedBounds
+    kept: bool
+
+    def known_as(self, stored: Mapping[Basis, FittedBounds]) -> "Chosen":
+        """The same bounds, which were stored meanwhile or not."""
+        return replace(self, kept=self.basis in stored)
+
+
+def with_fitted_bounds(
+    query: Query, ask: Ask, schema: Schema, kept: Mapping[Basis, FittedBounds] = NOTHING_KEPT
+) -> tuple[Query, tuple[Chosen | None, ...]]:
+    """The query under the bounds that fit, where request and declaration leave them open; and what was chosen."""
+    open_bounds = [
+        name
+        for name in ("rows_per_unit", "groups_per_unit")
+        if getattr(ask.bounds, name) is None and getattr(schema.defaults, name) is None
+    ]
+    bases = [basis_of(plan, schema) if open_bounds else None for plan in query.cores]
+    chosen = tuple(None if basis is None else _choose(basis, schema, kept) for basis in bases)
+    cores = tuple(
+        plan if found is None else _under(plan, found.bounds, open_bounds)
+        for plan, found in zip(query.cores, chosen, strict=True)
+    )
+    return replace(query, cores=cores), chosen
+
+
+def basis_of(plan: Plan, schema: Schema) -> Basis | None:
+    """What the bounds of a plan are chosen for; None: its shape alone bounds them, or nothing does."""
+    if plan.reach is None or plan.reach.table is None:
+        return None
+    return Basis(plan.reach, groups_of([_values(key, schema) for key in plan.keys]))
+
+
+def _values(key: Key, schema: Schema) -> int | None:
+    """How many values a key has, as far as that is declared; a public table has at most one per row."""
+    if key.domain is not None:
+        return max(1, len(key.domain))
+    size = None if key.public is None else schema.sizes.get(key.public[0])
+    return max(1, size.rows) if isinstance(size, PublicSize) else None
+
+
+def _choose(basis: Basis, schema: Schema, known: Mapping[Basis, FittedBounds]) -> Chosen | None:
+    if basis in known:
+        return Chosen(basis, known[basis], kept=True)
+    found = fit_bounds(basis, schema.sizes, schema.defaults)
+    return None if found is None else Chosen(basis, found, kept=False)
+
+
+def _under(plan: Plan, bounds: FittedBounds, names: list[str]) -> Plan:
+    return replace(plan, bounds=replace(plan.bounds, **{name: getattr(bounds, name) for name in names}))

@@ -1,0 +1,78 @@
+"""Questions that are made to cost what one person's presence decides, put to a real service on both neighbours.
+
+Each is either refused on both sides before any charge, in the same words, or answered on both in the time that both
+were promised: none late, none failed. The generator is tests/attack/hostile_questions.py.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.attack.hostile_clinic import declarations, rows
+from tests.attack.hostile_questions import Hostile, hostile_questions
+from tests.fixtures.neighbours import SIDES, Made, Neighbours, neighbours
+
+PEOPLE, VISITS, DAYS, CODES = 50, 200, 400, 500
+PATIENCE_S = 1.6  # longer promises are for `make test-slow`
+SEED = 20_261_118
+
+
+def clinic(there: bool) -> Made:
+    declared = declarations(visits=VISITS)
+    declared["people"] |= {"expected_rows": PEOPLE + 1, "profile": None}
+    declared["visits"] |= {"expected_rows": 3 * PEOPLE + VISITS, "profile": None}
+    made = rows(victim=there, people=PEOPLE, visits=VISITS, days=DAYS, codes=CODES)
+    return {name: (declared[name], pa.Table.from_pylist(list(made[name]))) for name in declared}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]:
+    with neighbours(tmp_path_factory.mktemp("hostile"), clinic) as opened:
+        for side in SIDES * 2:
+            assert opened.ask(side, "SELECT COUNT(*) FROM visits").status_code == 201
+        yield opened
+
+
+def told(house: Neighbours, question: Hostile) -> list[Any]:
+    """What both sides say before anything is charged: status, and the promise or the refusal."""
+    said = []
+    for side in SIDES:
+        body = {"dataset": side, "sql": question.sql, "epsilon": "0.000001", "delta": "1e-12"}
+        response = house.post("/v1/estimates", "first", body)
+        found = response.json()
+        kept = ("seconds",) if response.status_code == 200 else ("code", "detail", "remedy")
+        said.append((response.status_code, [found.get(name) for name in kept]))
+    return said
+
+
+def put(house: Neighbours, questions: list[Hostile], patience_s: float) -> tuple[int, int]:
+    """How many were answered, and how many refused; asserts that one person changed nothing that can be seen."""
+    answered = refused = 0
+    for question in questions:
+        here, there = told(house, question)
+        assert here == there, question
+        if here[0] != 200:
+            assert here[0] in (400, 422), question
+            refused += 1
+        elif here[1][0] <= patience_s:
+            endings = {house.ask(side, question.sql, delta="1e-12").status_code for side in SIDES}
+            assert endings <= {201, 422} and len(endings) == 1, question
+            answered += 1
+    return answered, refused
+
+
+def events(house: Neighbours) -> list[tuple[int, int]]:
+    found = (house.books.ledger.balance(side) for side in SIDES)
+    return [(balance.failures, balance.late) for balance in found]
+
+
+@pytest.mark.parametrize(("each", "patience_s"), [(2, PATIENCE_S), pytest.param(15, 60.0, marks=pytest.mark.slow)])
+def test_no_question_tells_by_its_time_or_failure_that_somebody_is_there(
+    house: Neighbours, each: int, patience_s: float
+) -> None:
+    before = events(house)
+    answered, refused = put(house, hostile_questions(SEED, each), patience_s)
+    assert answered and refused, "some fit, and some can't"
+    assert events(house) == before, "late or failed"

@@ -1,0 +1,308 @@
+"""Files are people: overlaps, links, copies, public and private, over HTTP with real files."""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service.admin import COMMAND_LINE
+from service.catalog.declare import TableDeclaration
+from service.core.errors import Conflict
+from service.engine.file_facts import facts_of
+from service.ledger.claims import list_fingerprint
+from service.ledger.journal import Journal
+from service.ledger.tables import source as list_claim
+from service.store.transaction import Transaction
+from tests.fixtures.service import House, open_house
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    opened = open_house(tmp_path, requests_per_minute=1_000_000)
+    opened.ask("PUT", "/v1/datasets/twin", json={"unit": "customer", "epsilon": "3"})
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sources(house: House, tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    (folder / "orders").mkdir()
+    for number, month in enumerate(("jan", "feb")):
+        write(folder / "orders" / f"{month}.parquet", number)
+    return folder
+
+
+def write(file: Path, number: int) -> None:
+    rows = [{"order_id": i, "customer_id": i % 5, "amount": number} for i in range(20)]
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+def private(path: str, kind: str = "parquet", **more: Any) -> dict[str, Any]:
+    source = {"kind": kind, "path": path, **({"table": more.pop("inner")} if "inner" in more else {})}
+    return {"source": source, "private": True, "unit": {"column": "customer_id"}, **more}
+
+
+def public(path: str, **more: Any) -> dict[str, Any]:
+    declared = private(path, **more)
+    del declared["unit"]
+    return {**declared, "private": False}
+
+
+def put(house: House, name: str, declared: dict[str, Any]) -> Any:
+    """Declare `dataset.table` and wait for its import."""
+    dataset, table = name.split(".")
+    response = house.ask("PUT", f"/v1/datasets/{dataset}/tables/{table}", json=declared)
+    while response.status_code == 202:
+        state = house.ask("GET", response.headers["location"]).json()
+        if state["state"] != "running":
+            assert state["state"] == "done", state
+            break
+        time.sleep(0.05)
+    return response
+
+
+def refused(house: House, name: str, declared: dict[str, Any], *words: str) -> dict[str, Any]:
+    response = put(house, name, declared)
+    body: dict[str, Any] = response.json()
+    assert (response.status_code, body["code"]) == (409, "conflict"), body
+    for word in words:
+        assert word in body["detail"]
+    return body
+
+
+@pytest.mark.parametrize("first", ["orders", "orders/*.parquet", "orders/jan.parquet"])
+@pytest.mark.parametrize("second", ["orders", "orders/*.parquet", "orders/j*", "orders/jan.parquet"])
+def test_folder_pattern_and_file_are_the_same_people(house: House, sources: Path, first: str, second: str) -> None:
+    assert put(house, "shop.orders", private(first)).status_code == 202
+    assert refused(house, "twin.orders", private(second), "'shop'")["dataset"] == "shop"
+    assert put(house, "shop.again", private(second)).status_code == 202, "the same budget"
+
+
+def test_links_are_the_file_that_they_lead_to(house: House, sources: Path) -> None:
+    put(house, "shop.orders", private("orders"))
+    os.link(sources / "orders" / "jan.parquet", sources / "hard.parquet")
+    os.symlink(sources / "orders" / "jan.parquet", sources / "soft.parquet")
+    for path in ("hard.parquet", "soft.parquet"):
+        refused(house, "twin.orders", private(path), "'shop'")
+        refused(house, "twin.orders", public(path), "'shop'", "public nowhere")
+
+
+def test_a_link_to_a_file_that_was_replaced_since_is_found(house: House, sources: Path) -> None:
+    """The claimed file has another inode by now; the new one is the same people, the old number is anybody's."""
+    put(house, "shop.orders", private("orders"))
+    write(sources / "new.parquet", 7)
+    os.replace(sources / "new.parquet", sources / "orders" / "jan.parquet")
+    os.link(sources / "orders" / "jan.parquet", sources / "hard.parquet")
+    refused(house, "twin.orders", private("hard.parquet"), "'shop'")
+
+
+def test_private_first_then_public_nowhere(house: House, sources: Path) -> None:
+    put(house, "shop.orders", private("orders"))
+    for name in ("shop.open", "twin.open"):
+        refused(house, name, public("orders/jan.parquet"), "private in 'shop'", "public nowhere")
+        refused(house, name, public("orders", reason="a reason does not help"), "public nowhere")
+    house.ask("DELETE", "/v1/datasets/shop/tables/orders")
+    refused(house, "shop.open", public("orders/jan.parquet"), "public nowhere")
+
+
+def test_public_first_then_private_once_the_public_table_is_gone(house: House, sources: Path) -> None:
+    put(house, "twin.open", public("orders/jan.parquet"))
+    for name in ("shop.orders", "twin.orders", "twin.open"):
+        body = refused(house, name, private("orders"), "public in twin.open")
+        assert body["remedy"] == "delete that table first"
+    house.ask("DELETE", "/v1/datasets/twin/tables/open")
+    assert put(house, "shop.orders", private("orders")).status_code == 202
+    refused(house, "twin.open", public("orders/jan.parquet"), "public nowhere")
+
+
+def test_a_public_table_that_took_another_file_frees_the_first(house: House, sources: Path) -> None:
+    put(house, "twin.open", public("orders/jan.parquet"))
+    put(house, "twin.open", public("orders/feb.parquet"))
+    assert put(house, "shop.orders", private("orders/jan.parquet")).status_code == 202
+    refused(house, "shop.more", private("orders/feb.parquet"), "public in twin.open")
+
+
+def test_a_copy_is_pointed_out_and_needs_a_reason(house: House, sources: Path) -> None:
+    put(house, "shop.orders", private("orders"))
+    shutil.copy(sources / "orders" / "jan.parquet", sources / "copy.parquet")
+    for declared in (private("copy.parquet"), public("copy.parquet")):
+        body = refused(house, "twin.copy", declared, "copy of orders/jan.parquet", "'shop'")
+        assert (body["copy_of"], "reason" in body["remedy"]) == ("orders/jan.parquet", True)
+    assert put(house, "shop.copy", private("copy.parquet")).status_code == 202, "the same budget needs none"
+    os.rename(sources / "copy.parquet", sources / "moved.parquet")
+    refused(house, "twin.copy", private("moved.parquet"), "copy of")
+    reason = "made-up people, the same rows on purpose"
+    assert put(house, "twin.copy", private("moved.parquet", reason=reason)).status_code == 202
+    entries = house.ask("GET", "/v1/datasets/twin/ledger").json()
+    claimed = [entry["body"] for entry in entries if entry["kind"] == "source"]
+    assert [(body["why"], [file["path"][-13:] for file in body["files"]]) for body in claimed] == [
+        (reason, ["moved.parquet"])
+    ]
+    assert house.ask("GET", "/v1/datasets/twin/declaration").json()["tables"]["copy"]["reason"] == reason
+    assert house.ask("POST", "/v1/ledger/verify").json()["holds"]
+
+
+def test_a_duckdb_file_is_one_budgets_and_other_tables_of_it_need_a_reason(house: House, sources: Path) -> None:
+    with duckdb.connect(str(sources / "till.duckdb")) as till:
+        till.execute("CREATE TABLE slips AS SELECT i AS slip, i % 5 AS customer_id FROM range(50) t(i)")
+        till.execute("CREATE TABLE wards AS SELECT i AS customer_id FROM range(3) t(i)")
+    assert put(house, "shop.slips", private("till.duckdb", kind="duckdb", inner="slips")).status_code == 202
+    refused(house, "twin.wards", private("till.duckdb", kind="duckdb", inner="wards"), "'shop'")
+    refused(house, "shop.open", public("till.duckdb", kind="duckdb", inner="main.slips", reason="x"), "public nowhere")
+    wards = public("till.duckdb", kind="duckdb", inner="wards")
+    refused(house, "shop.wards", wards, "other tables of sources/till.duckdb are private")
+    assert put(house, "shop.wards", {**wards, "reason": "names of wards"}).status_code == 202
+
+
+def test_what_joins_a_folder_after_the_claim_is_not_opened_by_that_import(
+    house: House, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    administration = house.books.administration
+    queue = administration._queue
+    carry_out = queue._import
+
+    def late(*given: Any) -> None:
+        write(sources / "orders" / "march.parquet", 3)
+        carry_out(*given)
+
+    monkeypatch.setattr(queue, "_import", late)
+    put(house, "shop.orders", private("orders"))
+    prepared = administration._importer.prepared("shop")
+    assert prepared is not None
+    assert [file[-11:] for file in prepared.tables["orders"].files or ()] == ["feb.parquet", "jan.parquet"]
+    monkeypatch.undo()
+    put(house, "shop.orders", private("orders"))
+    refused(house, "twin.march", private("orders/march.parquet"), "'shop'")
+
+
+def test_of_an_admin_who_makes_it_public_and_one_who_makes_it_private_one_is_refused(
+    house: House, sources: Path
+) -> None:
+    administration = house.books.administration
+    for turn in range(6):
+        write(sources / f"t{turn}.parquet", 100 + turn)
+        wishes = {"shop": private(f"t{turn}.parquet"), "twin": public(f"t{turn}.parquet")}
+        done: list[str] = []
+        ready = threading.Barrier(2)
+
+        def declare(dataset: str, wish: dict[str, Any], turn: int, done: list[str], ready: threading.Barrier) -> None:
+            ready.wait()
+            try:
+                administration.put_table(dataset, f"t{turn}", TableDeclaration.model_validate(wish), actor="test")
+                done.append(dataset)
+            except Conflict:
+                pass
+
+        threads = [threading.Thread(target=declare, args=(*wish, turn, done, ready)) for wish in wishes.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(done) == 1
+        administration.wait(done[0], f"t{turn}")
+
+
+def test_a_file_that_has_not_changed_is_hashed_once_and_a_changed_one_again(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("a\n1\n")
+    first = facts_of([file])
+    assert facts_of([file]) == first
+    file.write_text("a\n2\n")
+    assert facts_of([file])[0].content != first[0].content
+
+
+# --- Claims of lists, as the first version made them -----------------------------------------------
+
+
+def declare_as_before(house: House, name: str, declared: dict[str, Any]) -> None:
+    """What the first version left behind: a hash of the list of files, and the entry of the declaration."""
+    dataset, table = name.split(".")
+    model = TableDeclaration.model_validate(declared)
+    administration = house.books.administration
+    inner = model.source.table or ""
+    files = [str(path) for path in administration._importer.files(_source(model))]
+    fingerprint = list_fingerprint(files, inner)
+
+    def note(tx: Transaction, act: str, subject: str, change: Any) -> None:
+        if model.private:
+            tx.execute(list_claim.insert().values(fingerprint=fingerprint, dataset=dataset))
+            Journal.lock(tx).append(
+                "source", {"fingerprint": fingerprint, "why": f"import of {subject}"}, who="hk_a", dataset=dataset
+            )
+        administration._note(COMMAND_LINE, dataset, "")(tx, act, subject, change)
+
+    house.books.catalog.begin_import(dataset, table, model, note)
+
+
+def _source(model: TableDeclaration) -> Any:
+    from service.admin.tables import source_of
+
+    return source_of(model.source)
+
+
+@pytest.mark.parametrize("how", ["start", "no start"])
+def test_claims_of_lists_are_carried_over_to_their_files(house: House, sources: Path, how: str) -> None:
+    declare_as_before(house, "shop.orders", private("orders"))
+    if how == "start":
+        house.books.administration.start()
+    refused(house, "twin.jan", private("orders/jan.parquet"), "'shop'")
+    refused(house, "twin.jan", public("orders/jan.parquet"), "public nowhere")
+    assert house.ask("POST", "/v1/ledger/verify").json()["holds"]
+    entries = house.books.ledger.verify().entries
+    house.books.administration.start()
+    assert house.books.ledger.verify().entries == entries, "once is enough"
+
+
+def test_a_claimed_file_that_is_gone_is_still_claimed(house: House, sources: Path) -> None:
+    declare_as_before(house, "shop.orders", private("orders/jan.parquet"))
+    (sources / "orders" / "jan.parquet").unlink()
+    house.books.administration.start()
+    write(sources / "orders" / "jan.parquet", 9)
+    refused(house, "twin.orders", private("orders"), "'shop'")
+
+
+def test_a_list_whose_files_are_gone_is_still_refused_as_that_list(house: House, sources: Path) -> None:
+    declare_as_before(house, "shop.orders", private("orders/*.parquet"))
+    kept = {path.name: path.read_bytes() for path in (sources / "orders").iterdir()}
+    shutil.rmtree(sources / "orders")
+    house.books.administration.start()
+    (sources / "orders").mkdir()
+    for name, content in kept.items():
+        (sources / "orders" / name).write_bytes(content)
+    refused(house, "twin.orders", private("orders"), "'shop'")
+
+
+def test_where_two_old_claims_overlap_the_exact_one_and_then_the_first_keeps_the_file(
+    house: House, sources: Path
+) -> None:
+    declare_as_before(house, "shop.orders", private("orders"))
+    declare_as_before(house, "twin.jan", private("orders/jan.parquet"))
+    house.books.administration.start()
+    owners = {file.path[-11:]: file.dataset for file in house.books.ledger.claimed_files()}
+    assert owners == {"feb.parquet": "shop", "jan.parquet": "shop"}
+    refused(house, "twin.jan", private("orders/jan.parquet"), "'shop'")
+
+
+def test_a_file_that_joined_a_folder_goes_to_whoever_claimed_just_it(house: House, sources: Path) -> None:
+    declare_as_before(house, "shop.orders", private("orders"))
+    write(sources / "orders" / "march.parquet", 3)
+    declare_as_before(house, "twin.march", private("orders/march.parquet"))
+    house.books.administration.start()
+    owners = {file.path.rsplit("/", 1)[1]: file.dataset for file in house.books.ledger.claimed_files()}
+    assert owners == {"feb.parquet": "shop", "jan.parquet": "shop", "march.parquet": "twin"}
+
+
+def test_public_tables_of_before_keep_their_files_from_becoming_private(house: House, sources: Path) -> None:
+    declare_as_before(house, "shop.orders", private("orders/feb.parquet"))
+    declare_as_before(house, "twin.open", public("orders/jan.parquet"))
+    house.books.administration.start()
+    refused(house, "shop.jan", private("orders/jan.parquet"), "public in twin.open")
