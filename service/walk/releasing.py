@@ -59,7 +59,10 @@ Message = Selected | Finished | Failed
 
 
 class Release(Protocol):
-    """An order under way."""
+    """An order under way, since `begun`: the moment at which it was handed over."""
+
+    @property
+    def begun(self) -> float: ...
 
     def there_at(self, moment: float) -> Message | None:
         """The next message, if it was there at this moment, which has passed."""
@@ -100,12 +103,13 @@ def carry_out(order: ReleaseOrder, slot: Slot, say: Callable[[Message], None]) -
 class ReleaseHere:
     """An order that was carried out at once, by whoever gave it; messages bear the time at which they were said."""
 
+    begun: float
     said: deque[tuple[float, Message]] = field(default_factory=deque)
 
     @staticmethod
-    def failed(kind: str) -> "ReleaseHere":
+    def failed(kind: str, begun: float) -> "ReleaseHere":
         """An order that came to nothing from the beginning."""
-        return ReleaseHere(deque([(-math.inf, Failed(kind))]))
+        return ReleaseHere(begun, deque([(-math.inf, Failed(kind))]))
 
     def there_at(self, moment: float) -> Message | None:
         return self.said.popleft()[1] if self.said and self.said[0][0] <= moment else None

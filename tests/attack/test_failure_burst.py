@@ -107,7 +107,7 @@ def test_without_counting_what_runs_in_the_store_they_would(opened: Opened, monk
 
 
 def test_queries_that_succeed_wait_for_room_and_are_all_answered(opened: Opened) -> None:
-    assert burst([answerer(opened, fails=False, step_ms=10)], ANALYST) == {"answered": ASKED}
+    assert burst([answerer(opened, fails=False)], ANALYST) == {"answered": ASKED}
     assert opened[0].ledger.balance("clinic").failures == 0
 
 

@@ -1,5 +1,7 @@
 """Planning in processes: the same questions and refusals as here, a budget, and turns."""
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -80,7 +82,6 @@ def test_a_process_that_died_is_replaced_and_nobody_notices(pool: PlannerPool) -
 
 def test_what_takes_too_long_is_refused_for_what_it_is_and_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process: the budget of processor time, with a plan that never ends in place of one that takes long."""
-    import signal
 
     def endless(*_: object) -> Question:
         while True:
@@ -114,7 +115,8 @@ def test_at_the_deadline_the_process_is_killed_and_the_question_may_come_again(
     try:
         assert isinstance(outcome(opened, COUNTED), Question)
         stuck = opened._idle[0]
-        monkeypatch.setattr(planner_pool, "SECONDS", 0.0)
+        monkeypatch.setattr(planner_pool, "SECONDS", 0.2)
+        os.kill(stuck._process.pid, signal.SIGSTOP)
         with pytest.raises(TooBusy, match="could not be planned in time"):
             opened.plan(PlanningJob(ask_of(COUNTED + " ORDER BY n"), SCHEMA, TERMS), "analyst")
         assert not stuck.alive

@@ -125,8 +125,8 @@ def kept(
         lates[0] += 1
 
     promise = time.promise(plans, SIZES, 4)
-    release = ReleaseHere(deque((began + after, message) for after, message in said))
-    return time.keep(promise, release, began, late), round(clock.now - began, 9), lates[0]
+    release = ReleaseHere(began, deque((began + after, message) for after, message in said))
+    return time.keep(promise, release, late), round(clock.now - began, 9), lates[0]
 
 
 DONE = Finished(())
