@@ -19,7 +19,7 @@ from typing import Protocol
 
 from service.core.errors import QuestionTooLarge
 from service.core.plan import Key, Need, Plan
-from service.core.sizes import PrivateSize, PublicSize, Size
+from service.core.sizes import MOST_UNSEEN, PrivateSize, PublicSize, Size
 from service.engine.base import WorstCase
 from service.privacy.pricing.priced import PricedPlan
 from service.walk.core_run import GROUPS_MAX
@@ -64,6 +64,7 @@ class Promise:
     seconds: float
 
 
+NOTHING_KNOWN = WorstCase(0.0, 0, "", "")  # of questions over public tables that were imported before sizes were kept
 NOTHING_PROMISED = Promise((), 1, {}, 0.0)  # of a question that is only looked at
 
 
@@ -106,26 +107,49 @@ class PromisedTime:
         return min(self.deadline_s, step_s * 2.0**rung)
 
     def _stretches(self, plans: Sequence[PricedPlan], sizes: Mapping[str, Size]) -> list[Stretch]:
-        """A new stretch begins wherever a number of groups is released."""
+        """A new stretch begins wherever a number of groups is released. The question is refused as soon as its stages
+        together pass the deadline, or one of them the memory, with as many selected keys as there may be."""
         stretches: list[Stretch] = []
         seconds: float | None = 0.0
         over: PricedPlan | None = None
+        total = 0.0
         for core in plans:
             for needs, groups in _stages(core, sizes):
-                found = self._worst(core.plan, needs, sizes, groups)
+                found, surely = self._worst(core.plan, needs, sizes, groups)
+                total += surely.seconds
+                self._refuse_if_too_large(surely, total)
                 seconds = None if seconds is None or found is None else seconds + found.seconds
             if not core.plan.keys_declared:
+                _, surely = self._worst(core.plan, core.value_needs(), sizes, _most_groups(core, sizes))
+                total += surely.seconds
+                self._refuse_if_too_large(surely, total)
                 stretches.append(Stretch(seconds, over))
                 seconds, over = 0.0, core
         return [*stretches, Stretch(seconds, over)]
 
     def _worst(
         self, plan: Plan, needs: tuple[Need, ...], sizes: Mapping[str, Size], groups: int | None
-    ) -> WorstCase | None:
+    ) -> tuple[WorstCase | None, WorstCase]:
+        """What is predicted, None where a size is not known; and what is predicted in any case.
+
+        For that a private table of unknown size is taken for the rows of one unit: what those alone could cost, beside
+        public tables, would tell whether they are there.
+        """
         found = self.engine.predict(plan, needs, sizes, groups)
-        if found is None:
-            return None
-        if found.seconds * REFUSED_FROM > self.deadline_s:
+        if found is not None:
+            return found, found
+        surely = self.engine.predict(plan, needs, {**_one_unit_each(plan), **sizes}, groups)
+        if surely is not None:
+            return None, surely
+        if {name for name, table in plan.tables.items() if not table.private} <= sizes.keys():
+            raise QuestionTooLarge(
+                "nobody can say how long this question takes at worst",
+                {"construct": "FROM", "remedy": "ask without nested subqueries, or for less in one question"},
+            )
+        return None, NOTHING_KNOWN
+
+    def _refuse_if_too_large(self, found: WorstCase, total_s: float) -> None:
+        if total_s * REFUSED_FROM > self.deadline_s:
             raise QuestionTooLarge(
                 f"over data of this size the question could take longer than {self.deadline_s:g} s: {found.largest}",
                 {"construct": found.largest, "remedy": found.remedy},
@@ -136,7 +160,6 @@ class PromisedTime:
                 f" process has {self.engine.memory_bytes / 1e6:,.0f} MB: {found.largest}",
                 {"construct": found.largest, "remedy": found.remedy},
             )
-        return found
 
     def keep(self, promise: Promise, release: Release, late: Callable[[], None]) -> Finished | Failed:
         """Wait as long as was promised, and look then; what is not done at its second look either has failed.
@@ -191,6 +214,11 @@ def _values(key: Key, sizes: Mapping[str, Size]) -> int:
     assert key.public is not None, "a declared key has a domain or a public column"
     size = sizes.get(key.public[0])
     return size.rows if isinstance(size, PublicSize) else GROUPS_MAX
+
+
+def _one_unit_each(plan: Plan) -> dict[str, Size]:
+    unseen = PrivateSize(MOST_UNSEEN, 1, MOST_UNSEEN)
+    return {name: unseen for name, table in plan.tables.items() if table.private}
 
 
 def _most_groups(core: PricedPlan, sizes: Mapping[str, Size]) -> int:

@@ -204,10 +204,69 @@ def long_lists(draw: Draw) -> Made:
     return f"SELECT COUNT(*) FROM visits v CROSS JOIN cal c WHERE {person} AND {draw.choice(tests)}", person
 
 
+def nested_exists(draw: Draw) -> Made:
+    """Each level reads what is around all of them. `x - x` is 0, which the engine's statistics do not know."""
+    person, levels = draw.choice(OF_PEOPLE), draw.randint(1, 3)
+    sources = [draw.choice(("cal", "codes")) for _ in range(levels)]
+    numbers = [f"e{at}.{'num' if source == 'cal' else 'code'}" for at, source in enumerate(sources)]
+    test = " + ".join(f"{number} * {at + 3}" for at, number in enumerate(numbers)) + " + p.salary - p.salary < 0"
+    if draw.random() < 0.5:
+        test = f"CONCAT(p.note, CAST({numbers[-1]} AS VARCHAR)) LIKE '%_a_b_c%' AND {test}"
+    for at in reversed(range(levels)):
+        test = f"EXISTS (SELECT 1 FROM {sources[at]} e{at} WHERE {test})"
+    return f"SELECT COUNT(*) FROM people p WHERE {person} AND {test}", person
+
+
+def made_texts(draw: Draw) -> Made:
+    """Texts of nothing but literals, only where the victim is; a MAX per person keeps the engine from looking through
+    it, and a public label makes every row's text another."""
+    person, letters = draw.choice(OF_PEOPLE), draw.choice((50, 300, 1_000))
+    first = f"SELECT p.person, MAX(CASE WHEN {person} THEN '{'a' * letters}' ELSE '' END) AS x FROM people p GROUP BY 1"
+    second = f"SELECT person, MAX(CONCAT({', '.join(['x'] * draw.randint(1, 8))})) AS t FROM ({first}) AS o GROUP BY 1"
+    fan = draw.choice(("cal c", "codes c"))
+    label = "c.label" if fan == "cal c" else "c.word"
+    pattern = draw.choice(("%_" + "_" * 60 + "b%", "%aaab%", "%a%a%b"))
+    used = draw.choice(
+        (
+            "COUNT(DISTINCT z)", f"COUNT_IF(z LIKE '{pattern}')", f"COUNT_IF(z ILIKE '{pattern}')",
+            "SUM(LENGTH(SPLIT_PART(z, 'a', 900)))", "SUM(LENGTH(REPLACE(z, 'a', 'b')))",
+        )
+    )  # fmt: skip
+    return f"SELECT {used} FROM (SELECT person, t || {label} AS z FROM ({second}) AS q CROSS JOIN {fan}) AS r", person
+
+
+def failing_casts(draw: Draw) -> Made:
+    """A cast that fails costs the engine a whole error, row by row."""
+    fan = _fan(draw, joins=draw.randint(1, 2))
+    kinds = ("DATE", "BIGINT", "DOUBLE", "DECIMAL(18, 2)", "TIMESTAMP")
+    casts = [f"CAST({fan.text} AS {draw.choice(kinds)}) IS NULL" for _ in range(draw.choice((1, 4, 16)))]
+    return f"SELECT COUNT(*) FROM {fan.source} WHERE {fan.person} AND {' AND '.join(casts)}", fan.person
+
+
+def wide_values_of_undeclared_keys(draw: Draw) -> Made:
+    """The keys are few and named; what is counted under them is wide."""
+    fan = _fan(draw, joins=draw.randint(1, 2))
+    key = draw.choice((f"LEFT({fan.text}, 1)", f"LENGTH({fan.text}) % 2"))
+    wide = f"CONCAT({', '.join([fan.text] * draw.randint(1, 4))})"
+    return f"SELECT {key}, COUNT(DISTINCT {wide}) FROM {fan.source} WHERE {fan.person} GROUP BY 1", fan.person
+
+
+def many_cores(draw: Draw) -> Made:
+    fan = _fan(draw, joins=1)
+    cores = [
+        f"SELECT SUM({fan.number} + {at}) AS s FROM {fan.source} WHERE {fan.person}" for at in range(draw.randint(2, 6))
+    ]
+    return " UNION ALL ".join(cores), fan.person
+
+
 KINDS: tuple[Callable[[Draw], Made], ...] = (
     public_fan_out, distinct_fan_out, union_copies, doubled_copies, long_texts, texts_that_double, deep_case,
     deep_expression, many_quantiles, self_join, per_unit, semi_join, undeclared_keys, long_lists,
+    nested_exists, made_texts, failing_casts, wide_values_of_undeclared_keys, many_cores,
 )  # fmt: skip
+
+
+BY_WORK = (nested_exists, made_texts)  # what the victim decides there is not how many rows are left
 
 
 def hostile_questions(seed: int, each: int) -> list[Hostile]:

@@ -15,6 +15,7 @@ from service.app import Books, Walk
 from service.core.errors import AnswerFailed, QuestionTooLarge
 from service.core.plan import Loss
 from service.core.request import Ask, AskedBounds, Principal
+from service.engine.base import WorstCase
 from service.walk import Answerer
 from service.walk.promised_time import PromisedTime
 from tests.fixtures.neighbours import SIDES, Made, Neighbours, neighbours
@@ -68,8 +69,8 @@ class Unaware:
 
     memory_bytes = 1 << 62
 
-    def predict(self, *_: object) -> None:
-        return None
+    def predict(self, *_: object) -> WorstCase:
+        return WorstCase(0.0, 0, "", "")
 
 
 def ask(side: str, sql: str) -> Ask:

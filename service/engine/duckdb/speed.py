@@ -1,6 +1,6 @@
 """How fast this machine is: nanoseconds of the operators of service/engine/worst_case/loads.py, on made-up rows.
 
-Measured once in an engine child, about half a second long, and kept in the data folder. Rows come from range() and
+Measured once in an engine child, a second or two long, and kept in the data folder. Rows come from range() and
 hash(), so what is kept and what follows from it is public. What it depends on is kept beside it: with another DuckDB,
 other cores, threads or workers, or with a file that can not be read, it is measured again.
 
@@ -23,10 +23,10 @@ from service.engine.duckdb.processes.pool import MODULE
 from service.engine.worst_case.loads import NOT_MEASURED, USUAL, Speed
 
 NAME = "speed.json"
-FORMAT = 1
+FORMAT = 2
 SECONDS = 60.0
 MEMORY_BYTES = 512 * 2**20
-ROWS = 150_000
+ROWS = 600_000  # enough that what a statement costs without any rows is small beside it
 BYTES = 60  # of a made-up text
 WIDER = 1.5  # tables of millions of rows leave the caches that made-up ones may fit into
 THREADS_COUNTED = 8  # a few million rows are not enough parts for more
@@ -36,26 +36,33 @@ log = logging.getLogger("halftone")
 
 SETUP = (
     "CREATE TEMP TABLE m AS SELECT i, hash(i) AS h, CAST(hash(i) % 1000003 AS BIGINT) AS a,"
-    " CAST(hash(i, 1) % 97 AS BIGINT) AS b, CAST(hash(i, 2) % 40000 AS BIGINT) AS u,"
-    f" rpad(CAST(hash(i) AS VARCHAR), {BYTES}, 'xyz') AS t FROM range({ROWS}) AS r(i)"
+    f" CAST(hash(i, 1) % 97 AS BIGINT) AS b, CAST(hash(i, 2) % 5000 AS BIGINT) AS f, CAST(hash(i, 3) % {ROWS // 4} AS"
+    f" BIGINT) AS u, rpad(CAST(hash(i) AS VARCHAR), {BYTES}, 'xyz') AS t, repeat('a', {BYTES}) AS s"
+    f" FROM range({ROWS}) AS r(i)"
 )
+PLANNED, PLANNED_NODES = 60, 8  # so many sums of so many nodes each, over no rows
+SUMS = ", ".join(f"sum(CASE WHEN a > {at} THEN b ELSE {at} END)" for at in range(PLANNED))
 BRANCHES = " ".join(f"WHEN a < {10**at} THEN a + {at}" for at in range(5))
 STATEMENTS = {
     "sums": "SELECT sum(a), sum(b), sum(u), sum(i) FROM m",
     "branches": f"SELECT sum(CASE {BRANCHES} ELSE a - b END) FROM m",
     "dates": "SELECT max(strftime(DATE '2000-01-01' + CAST(b AS INTEGER), '%Y-%m')) FROM m",
-    "like": "SELECT count(*) FROM m WHERE t LIKE '%1%2%3x%z%'",
-    "replace": "SELECT max(length(replace(upper(t), 'X', 'yy'))) FROM m",
-    "few": "SELECT b, count(*) FROM m GROUP BY b",
-    "more": "SELECT b, count(*), sum(a), sum(u), sum(i) FROM m GROUP BY b",
-    "own": "SELECT count(*) FROM (SELECT i, a, count(*), sum(b) FROM m GROUP BY i, a)",
-    "texts": "SELECT count(*) FROM (SELECT t, a, count(*), sum(b) FROM m GROUP BY t, a)",
+    "parts": "SELECT max(date_trunc('month', DATE '2000-01-01' + CAST(b AS INTEGER))) FROM m",
+    "fails": "SELECT max(TRY_CAST(t AS DECIMAL(18, 2))) FROM m",
+    "replace": "SELECT count(*) FROM m WHERE replace(s, 'a', 'b') = t",  # every byte is found, the dearest that can be
+    "few": "SELECT f, count(*) FROM m GROUP BY f",
+    "more": "SELECT f, count(*), sum(a), sum(u), sum(i) FROM m GROUP BY f",
+    "many": "SELECT count(*) FROM (SELECT u, count(*), sum(b) FROM m GROUP BY u)",
+    "own": "SELECT count(*) FROM (SELECT h, count(*), sum(b) FROM m GROUP BY h)",
+    "texts": "SELECT count(*) FROM (SELECT t, count(*), sum(b) FROM m GROUP BY t)",
+    "nothing": "SELECT 1",
+    "planned": f"SELECT {SUMS} FROM m WHERE i < 0",
     "small": "SELECT sum(k) FROM m JOIN (SELECT range AS k FROM range(97)) AS s ON m.b = s.k",
-    "self": "SELECT sum(x.a + y.b) FROM m AS x JOIN m AS y ON x.i = y.i AND x.u = y.u",
+    "self": "SELECT sum(x.a + y.b) FROM m AS x JOIN m AS y ON x.h = y.h",
     "pairs": "SELECT count(*) FROM m, range(10) AS r(j) WHERE a + j > 7",
     "kept": "WITH x AS MATERIALIZED (SELECT i, a, b, u FROM m) SELECT (SELECT sum(a + i) FROM x), sum(b + u) FROM x",
     "window": "SELECT count(*) FROM (SELECT count(*) OVER (PARTITION BY u ORDER BY h) AS p FROM m) WHERE p <= 5",
-    "lists": "SELECT count(*) FROM (SELECT u % 4000 AS v, min(h, 8) AS l FROM m GROUP BY v) WHERE l[1] < l[2]",
+    "lists": "SELECT count(*) FROM (SELECT f, min(h, 8) AS l FROM m GROUP BY f) WHERE l[1] < l[2]",
     "hashes": "SELECT max(hash(xor(hash(xor(hash(a), h)), hash(b)))) FROM m",
     "sent": "SELECT i, a, b FROM m",
 }
@@ -99,30 +106,35 @@ def speed_of(seconds: dict[str, float], *, threads: int) -> Speed:
     taken off where it was measured on its own, so that nothing is counted twice."""
     shared = ROWS * min(threads, THREADS_COUNTED)
 
-    def each(name: str, units: float, besides: float = 0.0) -> float:
-        return max(0.0, seconds[name] - besides) * 1e9 / (shared * units)
+    def each(name: str, units: float, besides: str = "nothing") -> float:
+        return max(0.0, seconds[name] - seconds[besides]) * 1e9 / (shared * units)
 
+    own, many = each("own", 1), each("many", 1)  # a row is a new group each time, or every fourth time
     nanoseconds = {
         "read": each("sums", 4),
         "compute": each("branches", 27),
+        "part": each("parts", 1),
         "call": each("dates", 1),
-        "text": max(each("like", 6 * BYTES), each("replace", 3 * BYTES)),
-        "copy": each("texts", BYTES, seconds["own"]),
+        "fail": each("fails", 1),
+        "text": each("replace", BYTES),
+        "copy": each("texts", BYTES, "own"),
         "find": each("few", 1),
-        "add": each("more", 3, seconds["few"]),
-        "group": each("own", 1) * WIDER,
-        "build": each("self", 1) * WIDER,
+        "add": each("more", 3, "few"),
+        "seek": (4 * many - own) / 3 * WIDER,
+        "group": (own - many) * 4 / 3 * WIDER,
+        "build": each("self", 1, "small") * WIDER,
         "probe": each("small", 1),
         "pair": each("pairs", 10),
         "keep": each("kept", 4),
         "order": each("window", 1) * WIDER,
         "smallest": each("lists", 1),
         "hash": each("hashes", 4),
+        "node": max(0.0, seconds["planned"] - seconds["nothing"]) * 1e9 / (PLANNED * PLANNED_NODES),  # by one thread
         "send": 2 * each("sent", 3),  # there, and out of the frame here
     }
     assert nanoseconds.keys() | set(NOT_MEASURED) == USUAL.keys()
     measured = {operator: max(value, FASTEST * USUAL[operator]) for operator, value in nanoseconds.items()}
-    measured["group"] = max(measured["group"], measured["find"])  # more groups never take less
+    measured["seek"] = max(measured["seek"], measured["find"])  # more groups never take less
     ratio = statistics.median(value / USUAL[operator] for operator, value in measured.items())
     return measured | {operator: USUAL[operator] * ratio for operator in NOT_MEASURED}
 

@@ -2,24 +2,27 @@
 
 from sqlglot import exp
 
+from service.engine.worst_case.lengths import Lengths, text_lengths
 from service.engine.worst_case.loads import Load, load
-from service.engine.worst_case.shapes import ColumnFacts, RowShape
+from service.engine.worst_case.shapes import ColumnFacts, RowShape, text_width
+from service.engine.worst_case.trees import nodes
 
 PARTS = {  # of a moment: so many values each, NULL included
     "MONTH": 13, "QUARTER": 5, "DAY": 32, "DAYOFWEEK": 8, "DOW": 8, "ISODOW": 8, "HOUR": 25, "MINUTE": 61,
     "SECOND": 62, "WEEK": 54, "DOY": 367, "DAYOFYEAR": 367,
 }  # fmt: skip
-TEXTS = (
-    exp.Lower, exp.Upper, exp.Trim, exp.Length, exp.Substring, exp.Left, exp.Right, exp.Replace, exp.DPipe, exp.Concat,
-    exp.StartsWith, exp.EndsWith, exp.Contains, exp.StrPosition, exp.SplitPart, exp.Like, exp.ILike,
-)  # fmt: skip
+# Of what the dearest function on texts takes for a byte (loads.py): measured on the texts that are worst for each.
+TEXTS: dict[type[exp.Expression], float] = {
+    exp.Length: 0.1, exp.Substring: 0.1, exp.Left: 0.1, exp.Right: 0.1, exp.DPipe: 0.1, exp.Concat: 0.1,
+    exp.StartsWith: 0.1, exp.EndsWith: 0.1, exp.Lower: 0.6, exp.Upper: 0.6, exp.Trim: 0.6, exp.Contains: 0.6,
+    exp.StrPosition: 0.6, exp.Like: 0.6, exp.ILike: 0.6, exp.Replace: 1.0, exp.SplitPart: 1.0,
+}  # fmt: skip
+STEPPED = 0.12  # of the same, for every byte of a pattern that is tried at every place: ILIKE, and LIKE with a _
 CHEAP = (exp.Connector, exp.Case, exp.If, exp.Coalesce, exp.Abs, exp.Cast, exp.AggFunc, exp.Nullif, exp.Exists)
 LEAVES = (exp.Column, exp.Literal, exp.Identifier, exp.DataType, exp.Var, exp.Boolean, exp.Null, exp.Paren, exp.Alias)
-NUMBERS_OF_TEXT = (exp.Length, exp.StrPosition, exp.Predicate)
-CLOSED = (exp.Query, exp.Exists, exp.Column, exp.Literal, exp.DataType)
 MANY_VALUES = 10**12  # as many as any table has rows
 BRANCH = 3  # a branch of CASE costs so many other nodes: rows are divided, and put together again
-TEXT_WIDTH = 17  # wider columns are texts: numbers have at most 16 bytes
+WRITES = (exp.TimeToStr, exp.Interval)  # functions that take as long as one that writes a text
 
 
 def conditions_of(tree: exp.Expression | None) -> list[exp.Expression]:
@@ -32,41 +35,6 @@ def conditions_of(tree: exp.Expression | None) -> list[exp.Expression]:
     return [tree]
 
 
-def nodes(tree: exp.Expression) -> list[exp.Expression]:
-    """The nodes of an expression, without what is inside its subqueries, its names and its types.
-
-    A loop of our own: estimates walk every tree, and this is many times faster than the library's."""
-    found: list[exp.Expression] = []
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        if not isinstance(node, CLOSED):
-            _push_children(node, waiting)
-    return found
-
-
-def columns_read(tree: exp.Expression) -> set[tuple[str, str]]:
-    """(source, column) of everything that is read anywhere in a query, its subqueries included."""
-    found: set[tuple[str, str]] = set()
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, exp.Column):
-            found.add((node.table, node.name))
-        elif not isinstance(node, exp.Literal | exp.DataType):
-            _push_children(node, waiting)
-    return found
-
-
-def _push_children(node: exp.Expression, waiting: list[exp.Expression]) -> None:
-    for value in node.args.values():
-        if isinstance(value, list):
-            waiting.extend(part for part in value if isinstance(part, exp.Expression))
-        elif isinstance(value, exp.Expression):
-            waiting.append(value)
-
-
 def subqueries(tree: exp.Expression) -> list[exp.Expression]:
     """The EXISTS of an expression, and what its IN lists select from."""
     return [node for node in nodes(tree) if isinstance(node, exp.Query | exp.Exists)]
@@ -74,16 +42,17 @@ def subqueries(tree: exp.Expression) -> list[exp.Expression]:
 
 def evaluated(tree: exp.Expression, rows: int, shape: RowShape) -> Load:
     """The expression on so many rows of `shape`, its subqueries left out."""
-    compute = call = texts = listed = 0
-    width = text_width(tree, shape)
+    compute = part = call = fail = listed = copied = 0
+    texts = 0.0
+    lengths = text_lengths(tree, shape)
     for node in nodes(tree):
+        copied += lengths[id(node)] if isinstance(node, exp.Column | exp.DPipe | exp.Concat | exp.Cast) else 0
         if isinstance(node, LEAVES):
             continue
         compute += BRANCH if isinstance(node, exp.If) else 1
-        if isinstance(node, TEXTS):
-            wild = str(node.expression.this).count("%") if isinstance(node, exp.Like | exp.ILike) else 0
-            texts += 1 + wild
-            call += 1
+        if type(node) in TEXTS:
+            texts += _share(node) * _read_bytes(node, lengths)
+            part += 1
         elif isinstance(node, exp.In):
             listed += 1
             compute += min(8, len(node.expressions))
@@ -92,23 +61,38 @@ def evaluated(tree: exp.Expression, rows: int, shape: RowShape) -> Load:
         elif isinstance(node, exp.Cast):
             compute += 1
             call += int(node.to.this in exp.DataType.TEXT_TYPES)
-        elif isinstance(node, exp.Func | exp.Pow | exp.Interval) and not isinstance(node, CHEAP):
+            fail += int(isinstance(node, exp.TryCast))
+        elif isinstance(node, WRITES):
             call += 1
+        elif isinstance(node, exp.Func | exp.Pow) and not isinstance(node, CHEAP):
+            part += 1
     return load(
-        compute=rows * compute, call=rows * call, text=rows * texts * width, copy=rows * width, probe=rows * listed
+        compute=rows * compute,
+        part=rows * part,
+        call=rows * call,
+        fail=rows * fail,
+        text=rows * texts,
+        copy=rows * copied,
+        probe=rows * listed,
     )
 
 
-def text_width(tree: exp.Expression, shape: RowShape) -> int:
-    """Bytes of all texts that an expression is made of."""
-    columns = literals = 0
-    for node in nodes(tree):
-        if isinstance(node, exp.Column):
-            facts = column_facts(node, shape)
-            columns += facts.width - 16 if facts is not None and facts.width >= TEXT_WIDTH else 0
-        elif isinstance(node, exp.Literal) and node.is_string:
-            literals += 4 * len(node.this)
-    return columns + literals if columns else 0  # moments and numbers are written as texts, too
+def _share(node: exp.Expression) -> float:
+    """What a function on texts takes for a byte. A pattern is tried at every place, byte by byte, where it has a _ or
+    letters of either case; without them the engine searches for its parts, which takes no longer for longer ones."""
+    share = TEXTS[type(node)]
+    if isinstance(node, exp.Like | exp.ILike):
+        pattern = str(node.expression.this)
+        if isinstance(node, exp.ILike) or "_" in pattern:
+            return share + STEPPED * len(pattern.encode())
+    return share
+
+
+def _read_bytes(node: exp.Expression, lengths: Lengths) -> int:
+    """Bytes that a function on texts goes through: of its text, or of all that it joins."""
+    if isinstance(node, exp.DPipe | exp.Concat):
+        return lengths[id(node)]
+    return lengths.get(id(node.this), 0)
 
 
 def column_facts(column: exp.Column, shape: RowShape) -> ColumnFacts | None:
@@ -122,10 +106,10 @@ def described(tree: exp.Expression, shape: RowShape) -> ColumnFacts:
     read = [column_facts(column, shape) for column in nodes(tree) if isinstance(column, exp.Column)]
     of_unit = bool(read) and all(facts is not None and facts.of_unit for facts in read)
     of_unit = of_unit and not subqueries(tree) and tree.find(exp.AggFunc) is None
-    width = 8
-    if not isinstance(tree, NUMBERS_OF_TEXT):
-        width = max(8, 16 + text_width(tree, shape)) if text_width(tree, shape) else 16
-    return ColumnFacts(shape.rows, values_of(tree, shape), of_unit=of_unit, width=width)
+    longest = text_lengths(tree, shape)[id(tree)]
+    return ColumnFacts(
+        shape.rows, values_of(tree, shape), of_unit=of_unit, width=max(16, text_width(longest)), text=longest
+    )
 
 
 def values_of(tree: exp.Expression, shape: RowShape) -> int | None:

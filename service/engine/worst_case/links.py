@@ -2,8 +2,9 @@
 
 from sqlglot import exp
 
-from service.engine.worst_case.expressions import columns_read, nodes, subqueries
+from service.engine.worst_case.expressions import subqueries
 from service.engine.worst_case.shapes import Link, RowShape, Side
+from service.engine.worst_case.trees import columns_read, nodes
 
 
 def links_of(conditions: list[exp.Expression]) -> list[Link]:

@@ -15,12 +15,15 @@ Speed = Mapping[str, float]  # nanoseconds of each operator
 USUAL: Speed = {
     "read": 6.0,  # one value of a stored column
     "compute": 2.5,  # one node of an expression, on one row
-    "call": 90.0,  # one function that is more than arithmetic, on one row
-    "text": 2.0,  # one byte of a text, by one function
+    "part": 30.0,  # one function that is more than arithmetic, on one row: a part of a date, a logarithm
+    "call": 90.0,  # one that writes a text: a number or a moment in letters
+    "fail": 800.0,  # one cast that may fail: a row on which it does costs a whole error
+    "text": 20.0,  # one byte of a text, by the dearest function on texts
     "copy": 0.3,  # one byte of a text that is read, hashed, compared or passed on
-    "find": 20.0,  # a row's group, where groups are few
-    "add": 6.0,  # one value into one aggregate
-    "group": 500.0,  # a row that may be a group of its own
+    "find": 15.0,  # a row's group, where groups are few
+    "seek": 60.0,  # a row's group, where they are many
+    "add": 4.0,  # one value into one aggregate
+    "group": 150.0,  # a group that is made
     "build": 90.0,  # a row into the table of a hash join
     "probe": 25.0,  # a row against it, where it is small
     "pair": 12.0,  # a row that a join yields
@@ -31,11 +34,11 @@ USUAL: Speed = {
     "send": 60.0,  # one integer of a result, to the service and into an array
     "name": 600.0,  # one key or text of a result or of a key table, as an object
     "statement": 2.5e7,  # one statement: message, plan, answer
-    "node": 12_000.0,  # planning one node of an expression, wherever the statement repeats it
+    "node": 60_000.0,  # planning one node of an expression, wherever the statement repeats it
     "cell": 3_000.0,  # one released number: noise, interval, assembly
     "candidate": 1_800.0,  # one private key judged
 }
-NOT_MEASURED = ("name", "statement", "node", "cell", "candidate")
+NOT_MEASURED = ("name", "statement", "cell", "candidate")
 SPARE = 1.5  # of the bytes of rows in a table: what DuckDB 2 needed at most, half-empty pages and pointers included
 FEW = 20_000  # groups, or rows of a hash table, that stay in the caches of a core
 
@@ -68,15 +71,18 @@ def load(held: int = 0, **done: float) -> Load:
 
 
 def grouped(rows: int, groups: int, *, aggregates: int, width: int) -> Load:
-    """A hash aggregation. Up to FEW groups a row finds its group in the cache; beyond, it is a miss at best."""
+    """An aggregation: into one group, or by hash. Up to FEW groups a row finds its group in the cache; beyond, it is a
+    miss at best, and every group that is made is another."""
     new = min(groups, rows)
     entry = width + 16 * aggregates + 24
     # Texts beyond a few bytes are hashed, compared and copied.
     texts = max(0, width - 64) * rows
     held = int(SPARE * new * entry) + (1 << 20)
+    if new <= 1:
+        return load(held, add=rows * max(1, aggregates))
     if new <= FEW:
         return load(held, find=rows, add=rows * aggregates, copy=texts)
-    return load(held, group=rows, add=rows * aggregates, copy=texts)
+    return load(held, seek=rows, group=new, add=rows * aggregates, copy=texts)
 
 
 def hash_joined(here: int, there: int, pairs: int, *, width: int) -> Load:

@@ -22,7 +22,7 @@ from service.core.sizes import SLACK
 from service.engine.emit.clipping import scanned_table
 from service.engine.emit.kept_pairs import EDGE_MAX
 from service.engine.worst_case.loads import Load, grouped, hash_joined, load, materialised, ordered
-from service.engine.worst_case.shapes import STRAYS, type_width
+from service.engine.worst_case.shapes import type_width
 from service.engine.worst_case.task import Task
 
 RANKED_SHARE = 2  # of a unit's pairs, at most one in so many goes the long way although hashes decide most
@@ -141,7 +141,7 @@ def _moments(task: Task, needs: list[MomentsNeed]) -> tuple[Load, int]:
 def _sparse(task: Task, weight: RowsWeight, *, cells: int, width: int) -> tuple[Load, int]:
     """A count per key and cell, those of heavy units taken off, joined with the keys and put in order."""
     rows = task.shape.rows
-    groups = min(rows, task.all_groups * cells)
+    groups = task.cells(cells)
     wide = task.key_width + width
     work = task.rows.load + load(compute=8 * rows) + grouped(rows, groups, aggregates=1, width=wide)
     clipped, passes = _clipped(task, weight.rows_per_unit, by=groups, values=1, in_keys=not task.plan.keys_declared)
@@ -160,7 +160,7 @@ def _candidates(task: Task, need: CandidatesNeed) -> tuple[Load, int]:
     work, passes = _sparse(
         task,
         need.weight,
-        cells=listed + STRAYS,
+        cells=listed + 1,
         width=type_width(attribute.type, attribute.max_bytes, attribute.domain),
     )
     return work + load(node=3 * listed), passes

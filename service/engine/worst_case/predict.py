@@ -62,7 +62,7 @@ def _counted_table(plan: Plan, sizes: Mapping[str, Size]) -> PrivateSize | None:
 
 def _largest(task: Task) -> str:
     """ "4,000 × 4,000 rows of cal for every row of people", or how many rows there are, and of how many groups."""
-    shape = task.shape
+    shape = task.widest
     many = _multiplied(shape)
     if many:
         return f"{many} for every row of {shape.of}"
@@ -83,11 +83,11 @@ def _multiplied(shape: RowShape) -> str:
 
 
 def _remedy(task: Task, needs: tuple[Need, ...]) -> str:
-    factors = [factor for factor in task.shape.factors if factor.times > 1]
+    factors = [factor for factor in task.widest.factors if factor.times > 1]
     if factors:
         widest = max(factors, key=lambda factor: factor.times)
         private = task.plan.row_bound is not None and widest.of in task.plan.row_bound.tables
-        if private or widest.of == task.shape.of or _is_private(task.plan, widest.of):
+        if private or widest.of == task.widest.of or _is_private(task.plan, widest.of):
             return f"aggregate {widest.of} per unit first (SELECT unit, … FROM {widest.of} GROUP BY unit), then join"
         return f"join {widest.of} on an equality with a column whose values are rare in it, or leave it out"
     if any(isinstance(need, DistinctNeed) for need in needs):

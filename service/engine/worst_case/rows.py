@@ -6,7 +6,7 @@ it costs is counted, and an equality among columns of two sources limits how man
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from sqlglot import exp
@@ -15,7 +15,7 @@ from service.core.plan import Plan, RowBound
 from service.core.prepared import UNIT_COLUMN
 from service.core.schema import Table
 from service.core.sizes import PrivateSize, Size
-from service.engine.worst_case.expressions import columns_read, conditions_of, described, evaluated, nodes, subqueries
+from service.engine.worst_case.expressions import conditions_of, described, evaluated, subqueries
 from service.engine.worst_case.links import aliases_read, all_on_unit, links_of, read_from_outside
 from service.engine.worst_case.loads import Load, grouped, hash_joined, load
 from service.engine.worst_case.shapes import (
@@ -27,6 +27,7 @@ from service.engine.worst_case.shapes import (
     left_joined,
     scanned,
 )
+from service.engine.worst_case.trees import columns_read, nodes
 
 SELECT_PARTS = {"expressions", "from_", "joins", "where", "group"}
 JOIN_PARTS = {"this", "on", "kind", "side"}
@@ -36,18 +37,22 @@ Read = set[tuple[str, str]]  # (source, column)
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Rows, and the load of computing them once. `nodes` counts the expressions that are planned for them."""
+    """Rows, and the load of computing them once. `nodes` counts the expressions planned for them. `widest`: the
+    most rows that a subquery in a condition meets on the way, where those are more."""
 
     shape: RowShape
     load: Load
     nodes: int
+    widest: RowShape | None = None
 
 
 def bounded_rows(plan: Plan, sizes: Mapping[str, Size]) -> Bounded:
     """Plan.rows at worst. Its row bound (invariant P1) may know more than the tree shows."""
-    found = _Walk(sizes, plan.tables).select(plan.rows)
+    walk = _Walk(sizes, plan.tables)
+    found = walk.select(plan.rows)
     rows, most = _by_row_bound(plan.row_bound, sizes, found.shape)
-    return replace(found, shape=found.shape.within(rows=rows, most=most))
+    widest = max(walk.met, key=lambda shape: shape.rows, default=found.shape)
+    return replace(found, shape=found.shape.within(rows=rows, most=most), widest=widest)
 
 
 def _by_row_bound(bound: RowBound | None, sizes: Mapping[str, Size], shape: RowShape) -> tuple[int, int]:
@@ -66,6 +71,7 @@ def _by_row_bound(bound: RowBound | None, sizes: Mapping[str, Size], shape: RowS
 class _Walk:
     sizes: Mapping[str, Size]
     tables: Mapping[str, Table]
+    met: list[RowShape] = field(default_factory=list)  # rows of subqueries, each with those around it
 
     def select(self, tree: exp.Expression) -> Bounded:
         """The rows of a query, its columns under the names that it gives them."""
@@ -153,16 +159,18 @@ class _Walk:
         rows: int | None = None,
     ) -> Bounded:
         """The same rows, with what testing the conditions costs: one that reads a single source is tested on that
-        source's rows, every other on the joined ones."""
+        source's rows, one that reads the rows around it on all pairs with those, every other on the joined ones."""
         work, shape = made.load, made.shape
-        seen = shape if outer is None else replace(shape, columns={**outer.columns, **shape.columns})
+        around = shape if outer is None else _with_outer(outer, shape, conditions)
         for condition in conditions:
             read = aliases_read(condition)
             alone = next((source for source in sources if read <= source.aliases), None)
             tested = shape.rows if rows is None else rows
-            if alone is not None and not subqueries(condition):
+            if subqueries(condition) or not read <= shape.aliases:
+                tested = max(tested, around.rows)
+            elif alone is not None:
                 tested = alone.rows
-            work = work + evaluated(condition, tested, seen) + self._subqueries(condition, seen)
+            work = work + evaluated(condition, tested, around) + self._subqueries(condition, around)
         return replace(made, load=work, nodes=made.nodes + sum(_size(condition) for condition in conditions))
 
     # --- Subqueries in conditions ------------------------------------------------------------------
@@ -184,9 +192,8 @@ class _Walk:
         inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
         _known(inner, exp.Select, {"expressions", "from_", "joins", "where"})
         part = self._from(inner, outer)
-        links = links_of(_conditions(inner))
-        on_unit = any(link.of_units and link.onto(outer, part.shape) is not None for link in links)
-        pairs = inner_join(outer, part.shape, links, on_unit=on_unit)
+        pairs = _with_outer(outer, part.shape, _conditions(inner))
+        self.met.append(pairs)
         width = 8 * max(1, len(read_from_outside(inner, part.shape))) + 16
         work = part.load + hash_joined(outer.rows, part.shape.rows, pairs.rows + outer.rows, width=width)
         return work + grouped(outer.rows, outer.rows, aggregates=0, width=width)
@@ -215,7 +222,8 @@ class _Walk:
     def _grouped(self, group: exp.Expression, outputs: Mapping[str, exp.Expression], made: Bounded) -> Bounded:
         """One row per unit and key. Keys that are functions of the unit add nothing."""
         _known(group, exp.Group, {"expressions"})
-        shape, per_unit, width = made.shape, 1, 0
+        shape, per_unit = made.shape, 1
+        width = sum(described(output, made.shape).text for output in outputs.values())
         if not any(_is_unit(key) for key in group.expressions) or shape.units is None:
             raise NotBounded
         for key in group.expressions:
@@ -235,6 +243,13 @@ class _Walk:
         squares = min(shape.squares, rows * most)
         done = replace(shape, rows=rows, most=most, squares=squares, columns=columns)
         return Bounded(done if rows == shape.rows else replace(done, factors=()), work, made.nodes)
+
+
+def _with_outer(outer: RowShape, inner: RowShape, conditions: list[exp.Expression]) -> RowShape:
+    """Rows of a subquery, each with the rows around it that it may meet: only equalities limit those."""
+    links = links_of(conditions)
+    on_unit = any(link.of_units and link.onto(outer, inner) is not None for link in links)
+    return inner_join(outer, inner, links, on_unit=on_unit)
 
 
 def _of_group(output: exp.Expression, shape: RowShape, rows: int, most: int) -> ColumnFacts:

@@ -23,12 +23,13 @@ INLINE = 12  # bytes of a text that are kept inside its entry
 class ColumnFacts:
     """`sharing`: so many rows at most have one value, NULL aside (it joins with nothing). `values`: so many
     different ones, NULL included; None: as many as there are rows. `of_unit`: a function of the unit.
-    `width`: bytes of one value."""
+    `width`: bytes of one value; `text`: of the longest text, 0 for what is none."""
 
     sharing: int
     values: int | None = None
     of_unit: bool = False
     width: int = 8
+    text: int = 0
 
     def distinct(self, rows: int) -> int:
         return rows if self.values is None else min(rows, self.values)
@@ -83,6 +84,7 @@ def scanned(name: str, size: Size, table: Table | None, wanted: set[str]) -> Row
                 min(size.rows, size.most_of_one_value.get(column, size.rows)),
                 size.rows + 1,
                 width=_width(column, table, size),
+                text=_text(column, table, size),
             )
             for column in wanted
         }
@@ -109,7 +111,8 @@ def _private_column(name: str, table: Table, size: PrivateSize) -> ColumnFacts:
     leads = table.unit is not None and table.unit.column == name  # to the unit: rows that share it are one unit's
     sharing = 1 if declared.unique else min(size.most, size.rows) if leads else size.rows
     own = leads and isinstance(table.unit, UnitColumn)
-    return ColumnFacts(sharing, declared_values(declared), of_unit=own, width=_width(name, table, None))
+    width, text = _width(name, table, None), _text(name, table, None)
+    return ColumnFacts(sharing, declared_values(declared), of_unit=own, width=width, text=text)
 
 
 def declared_values(column: Column) -> int | None:
@@ -124,9 +127,19 @@ def declared_values(column: Column) -> int | None:
     return None
 
 
+def _text(name: str, table: Table | None, size: PublicSize | None) -> int:
+    """Bytes of the longest text of a stored column."""
+    if size is not None and name in size.text_bytes:
+        return size.text_bytes[name]
+    declared = None if table is None else table.columns.get(name)
+    if declared is None or declared.type.name != "VARCHAR":
+        return 0
+    return _longest(declared.max_bytes, declared.domain)
+
+
 def _width(name: str, table: Table | None, size: PublicSize | None) -> int:
     if size is not None and name in size.text_bytes:
-        return 16 + (0 if size.text_bytes[name] <= INLINE else size.text_bytes[name])
+        return text_width(size.text_bytes[name])
     declared = None if table is None else table.columns.get(name)
     if declared is None:
         return 8
@@ -136,11 +149,17 @@ def _width(name: str, table: Table | None, size: PublicSize | None) -> int:
 def type_width(kind: SqlType, max_bytes: int | None, domain: tuple[Scalar, ...] | None = None) -> int:
     """Bytes of one value in the engine's memory. Short texts need no more than their own entry."""
     if kind.name == "VARCHAR":
-        longest = TEXT_BYTES if max_bytes is None else max_bytes
-        if domain is not None:
-            longest = min(longest, max((4 * len(str(item)) for item in domain), default=0))
-        return 16 + (0 if longest <= INLINE else longest)
+        return text_width(_longest(max_bytes, domain))
     return 16 if kind.name == "DECIMAL" and (kind.precision or 38) > 18 else NARROW.get(kind.name, 8)
+
+
+def text_width(longest: int) -> int:
+    return 16 + (0 if longest <= INLINE else longest)
+
+
+def _longest(max_bytes: int | None, domain: tuple[Scalar, ...] | None) -> int:
+    longest = TEXT_BYTES if max_bytes is None else max_bytes
+    return longest if domain is None else min(longest, max((4 * len(str(item)) for item in domain), default=0))
 
 
 # --- Joining ---------------------------------------------------------------------------------------

@@ -31,8 +31,19 @@ class Task:
         return self.rows.shape
 
     @property
+    def widest(self) -> RowShape:
+        """The most rows that anything is done with."""
+        widest = self.rows.widest
+        return self.shape if widest is None or widest.rows <= self.shape.rows else widest
+
+    @property
     def units(self) -> int:
         return self.shape.units or 1
+
+    def cells(self, each: int) -> int:
+        """Pairs of a group and one of so many values; those that nobody declared are STRAYS again, and not for every
+        group: a single unit has fewer rows than would make a difference."""
+        return min(self.shape.rows, max(1, self.all_groups - STRAYS) * each + STRAYS)
 
 
 def task_of(plan: Plan, rows: Bounded, groups: int | None, size: PrivateSize | None) -> Task:

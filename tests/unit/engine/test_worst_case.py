@@ -145,6 +145,55 @@ def test_distinct_values_over_the_fan_out_need_more_memory_than_a_child_has() ->
     assert found.memory_bytes > 100 * CHILD_BYTES
 
 
+def test_a_condition_that_reads_the_rows_around_it_is_tested_on_every_pair_as_in_a_join() -> None:
+    heavy = "LENGTH(CONCAT(p.name, c.label)) + p.salary < 0"
+    joined = predicted(f"SELECT COUNT(*) FROM people p CROSS JOIN cal c WHERE {heavy}")
+    inside = predicted(f"SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM cal c WHERE {heavy})")
+    assert inside.seconds > joined.seconds / 4
+    assert inside.largest == "4,000 rows of cal for every row of people"
+
+
+def test_every_level_of_nested_subqueries_multiplies_the_rows_around_it() -> None:
+    def nested(levels: int) -> WorstCase:
+        test = " + ".join(f"c{at}.month" for at in range(levels)) + " + p.salary < 0"
+        for at in range(levels):
+            test = f"EXISTS (SELECT 1 FROM cal c{at} WHERE {test})"
+        return predicted(f"SELECT COUNT(*) FROM people p WHERE p.person = 6284 AND {test}")
+
+    one, two, three = (nested(levels).seconds for levels in (1, 2, 3))
+    assert two > 1_000 * one and three > 1_000 * two
+    assert nested(3).largest == "4,000 × 4,000 × 4,000 rows of cal for every row of people"
+
+
+def per_person(text: str, used: str) -> str:
+    """A question over a text that is made per person, so that nothing of it is known but its length."""
+    return f"SELECT {used} FROM (SELECT person, MAX({text}) AS t FROM people GROUP BY person) x CROSS JOIN cal c"
+
+
+def test_texts_are_as_long_as_what_they_are_made_of_also_of_literals_alone() -> None:
+    short = predicted(per_person("CASE WHEN salary > 9 THEN 'a' ELSE '' END", "COUNT_IF(t LIKE '%b%')"))
+    long = predicted(per_person(f"CASE WHEN salary > 9 THEN '{'a' * 1000}' ELSE '' END", "COUNT_IF(t LIKE '%b%')"))
+    assert long.seconds > 5 * short.seconds
+    assert long.memory_bytes > short.memory_bytes + 10_000 * 900
+    twice = predicted(per_person(f"CONCAT('{'a' * 500}', '{'b' * 500}')", "COUNT_IF(t LIKE '%b%')"))
+    assert twice.memory_bytes > long.memory_bytes * 0.9
+
+
+def test_a_pattern_that_is_tried_at_every_place_costs_its_length_and_one_that_is_searched_for_does_not() -> None:
+    text = f"'{'a' * 1000}'"
+    searched, stepped, either = (
+        predicted(per_person(text, f"COUNT_IF(t {test})")).seconds
+        for test in (f"LIKE '%{'a' * 90}b%'", f"LIKE '%{'a' * 90}_b%'", f"ILIKE '%{'a' * 90}b%'")
+    )
+    assert stepped > 5 * searched and either > 5 * searched
+
+
+def test_a_cast_that_may_fail_is_counted_as_if_it_always_did() -> None:
+    cast = predicted("SELECT COUNT(*) FROM people CROSS JOIN cal WHERE CAST(CONCAT(name, label) AS DATE) IS NULL")
+    plain = predicted("SELECT COUNT(*) FROM people CROSS JOIN cal WHERE CONCAT(name, label) IS NULL")
+    assert cast.seconds - plain.seconds > 40_000_000 * USUAL["fail"] / 1e9
+
+
 def test_products_without_end_are_still_numbers() -> None:
     sizes = {**SIZES, "cal": PublicSize(10**200)}
     found = predicted("SELECT COUNT(*) FROM people, cal a, cal b, cal c, cal d", sizes=sizes)

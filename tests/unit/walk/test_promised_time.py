@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from service.core.errors import QuestionTooLarge
 from service.core.plan import KeysNeed, Loss, Need, Plan
 from service.core.request import Ask
+from service.core.schema import Table
 from service.core.sizes import PrivateSize, PublicSize, Size
 from service.engine.base import WorstCase
 from service.privacy.pricing.priced import PricedPlan
@@ -26,7 +27,7 @@ SELECTED = "SELECT status, COUNT(*) AS n FROM orders GROUP BY status"
 
 @dataclass
 class Scripted:
-    """An engine that predicts so much for keys, for values, and per group of values."""
+    """An engine that predicts so much for keys, for values, and per group of values; None: if all sizes are known."""
 
     keys_s: float | None = 0.01
     values_s: float | None = 0.01
@@ -42,7 +43,7 @@ class Scripted:
         self.asked.append(("keys" if selects else "values", groups))
         seconds = self.keys_s if selects else self.values_s
         if seconds is None:
-            return None
+            return None if sizes.keys() < plan.tables.keys() | sizes.keys() else WorstCase(0.01, 0, "a table", "less")
         return WorstCase(seconds + self.group_s * (groups or 0), self.worst_bytes, "a join of cal", "leave cal out")
 
 
@@ -100,6 +101,49 @@ def test_a_factor_that_has_grown_refuses_nothing(declared: tuple[PricedPlan, ...
 def test_what_could_need_more_memory_than_a_process_has_is_refused(declared: tuple[PricedPlan, ...]) -> None:
     with pytest.raises(QuestionTooLarge, match="MB"):
         time_of(Scripted(worst_bytes=1001)).promise(declared, SIZES, 4)
+
+
+def test_what_is_done_under_selected_keys_is_refused_before_they_are_selected(selected: tuple[PricedPlan, ...]) -> None:
+    """With as many keys as there may be: afterwards it would fail, or not, by what is there."""
+    most = 100 * selected[0].plan.bounds.groups_per_unit
+    with pytest.raises(QuestionTooLarge, match="longer than"):
+        time_of(Scripted(group_s=15.1 / most)).promise(selected, SIZES, 4)
+    with pytest.raises(QuestionTooLarge, match="MB"):
+        time_of(Scripted(worst_bytes=1001)).promise(selected, SIZES, 4)
+
+
+def test_the_parts_of_a_question_are_refused_together(declared: tuple[PricedPlan, ...]) -> None:
+    assert time_of(Scripted(values_s=5)).promise(declared * 3, SIZES, 4).seconds == 60
+    with pytest.raises(QuestionTooLarge):
+        time_of(Scripted(values_s=5)).promise(declared * 4, SIZES, 4)
+
+
+def test_where_a_size_is_not_known_the_rows_of_one_unit_must_fit_at_least(declared: tuple[PricedPlan, ...]) -> None:
+    (plan,) = (core.plan for core in declared)
+    seen: list[Mapping[str, Size]] = []
+
+    class Large(Scripted):
+        def predict(
+            self, plan: Plan, needs: tuple[Need, ...], sizes: Mapping[str, Size], groups: int | None
+        ) -> WorstCase | None:
+            seen.append(sizes)
+            return None if len(seen) == 1 else WorstCase(16, 0, "a join of cal", "leave cal out")
+
+    with pytest.raises(QuestionTooLarge, match="a join of cal"):
+        time_of(Large()).promise(declared, {}, 4)
+    assert seen[1] == {name: PrivateSize(64, 1, 64) for name, table in plan.tables.items() if table.private}
+
+
+def test_what_nobody_can_bound_is_refused_unless_a_public_size_is_missing(declared: tuple[PricedPlan, ...]) -> None:
+    class Lost(Scripted):
+        def predict(self, *_: object) -> None:  # type: ignore[override]
+            return None
+
+    with pytest.raises(QuestionTooLarge, match="nobody can say"):
+        time_of(Lost()).promise(declared, SIZES, 4)
+    (core,) = declared
+    public = replace(core.plan, tables={**core.plan.tables, "old": Table("old", {}, None)})
+    assert time_of(Lost()).promise((replace(core, plan=public),), SIZES, 4).seconds == 60
 
 
 def test_selected_keys_make_two_stretches_and_the_estimate_shows_the_most(selected: tuple[PricedPlan, ...]) -> None:

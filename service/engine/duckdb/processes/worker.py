@@ -25,7 +25,7 @@ from service.engine.quoting import quoted, string_literal
 
 INCOMING = "#incoming"
 SHOWN = ("scratch", "rehearse")
-MEASURED_TIMES = 4
+MEASURED_TIMES = 3
 FATAL = (duckdb.FatalException, duckdb.InternalException)
 
 
