@@ -51,6 +51,7 @@ from service.walk.sized_import import ProfiledSizing
 
 READY_SECONDS = 10.0
 MARK = "journal-mark.json"
+IMPORT_STEPS = 5  # of the steps that answers leave at: what is seen of an import comes at 0.5 s, 1 s, 2 s, …
 WAITING_REQUESTS = 128  # a request that waits for its answer holds a thread
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
@@ -80,7 +81,8 @@ def open_books(settings: Settings) -> Books:
     """Ledger, catalog and importer over a store that has been migrated."""
     store = Store(settings.store_url)
     catalog, keys, ledger = Catalog(store), Keys(store), Ledger(store, settings.data_dir / MARK)
-    options = ImportOptions(memory_bytes=memory_bytes(settings.engine_memory))
+    step_s = IMPORT_STEPS * settings.time_step_ms / 1000
+    options = ImportOptions(memory_bytes=memory_bytes(settings.engine_memory), step_s=step_s)
     importer = DuckDBImporter(settings.data_dir, settings.source_folders, options)
     sizing = ProfiledSizing(Profiler(ProfileTools(catalog, ledger, importer, SecureNoise())))
     tools = AdministrationTools(

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from service.core.errors import QuestionTooLarge
 from service.core.plan import Key, Need, Plan
+from service.core.rungs import rung_at_or_above
 from service.core.sizes import MOST_UNSEEN, PrivateSize, PublicSize, Size
 from service.engine.base import WorstCase
 from service.privacy.pricing.priced import PricedPlan
@@ -101,10 +102,8 @@ class PromisedTime:
             seconds = None if found is None else seconds + found.seconds
         if seconds is None:
             return self.deadline_s
-        step_s = self.step_ms / 1000
         at_least = promise.safety * (seconds + ORDER_S)
-        rung = max(0, math.ceil(math.log2(max(at_least, step_s) / step_s)))
-        return min(self.deadline_s, step_s * 2.0**rung)
+        return min(self.deadline_s, rung_at_or_above(at_least, self.step_ms / 1000))
 
     def _stretches(self, plans: Sequence[PricedPlan], sizes: Mapping[str, Size]) -> list[Stretch]:
         """A new stretch begins wherever a number of groups is released. The question is refused as soon as its stages

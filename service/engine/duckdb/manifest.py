@@ -122,6 +122,14 @@ def save_manifest(folder: Path, manifest: Manifest) -> None:
     sync_folders([folder])
 
 
+def sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folders(folders: Iterable[Path]) -> None:
     """Renames reach the disk only with their folder."""
     for folder in folders:

@@ -1,6 +1,7 @@
 """Importing: what comes out, in which version, and what the admin hears of it."""
 
 import threading
+import time
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -359,3 +360,22 @@ def test_any_other_name_may_be_a_table_and_a_column(place: Place, name: str) -> 
     columns = (Column(name, BIGINT, Fraction(0), Fraction(9), Fraction(1)), Column("p", BIGINT))
     declared = table(name, *columns, unit=UnitColumn(name))
     assert place.importer.prepare("d", replace(declared, max_rows_per_unit=1), source).rows == 1
+
+
+def test_an_import_serves_from_a_rung_on_however_soon_it_is_ready(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who watches the version learns how long it took in coarse steps only; without a step, when it was ready."""
+    slept: list[float] = []
+    monkeypatch.setattr("service.engine.duckdb.importing.import_child.time.sleep", slept.append)
+    import_visits(place)
+    assert slept == []
+    place.importer = DuckDBImporter(place.data, [place.sources], ImportOptions(threads=2, step_s=1000.0))
+    began = time.monotonic()
+    import_visits(place)
+    took = time.monotonic() - began
+    (waited,) = slept
+    assert 60 - took <= waited <= 60, "beyond a minute, the next whole one"
+    place.importer = DuckDBImporter(place.data, [place.sources], ImportOptions(threads=2, step_s=50.0))
+    import_visits(place)
+    assert 50 - 10 <= slept[1] <= 50

@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,7 +60,8 @@ class DuckDBImporter:
     def __init__(self, data_dir: Path, roots: Sequence[Path], options: ImportOptions | None = None) -> None:
         self._data_dir = data_dir.resolve()
         self._roots = tuple(roots)
-        self._child = ImportChild(options or ImportOptions())
+        self._options = options or ImportOptions()
+        self._child = ImportChild(self._options)
 
     def files(self, source: Source) -> tuple[Path, ...]:
         return find_files(source, self._roots)
@@ -92,7 +94,7 @@ class DuckDBImporter:
         above: int = 0,
     ) -> PreparedTable:
         check_table(table)
-        cut = truncation or Truncation()
+        began, cut = time.monotonic(), truncation or Truncation()
         self._made(self._data_dir / "prepared")
         folder = self._made(manifests.dataset_folder(self._data_dir, dataset))
         with self._alone(folder), _build_folder(folder) as work:
@@ -102,12 +104,14 @@ class DuckDBImporter:
             draft = Draft(replace(before, data_version=version), work, most, only)
             answer = self._build(draft, folder, table, source, progress)
             if cut.profiled is not None:
+                self._options.wait_for_rung(began)  # a charge comes next
                 answer = cut_when_counted(self._child.run, answer, work / table.name, table, cut.profiled)
                 draft.keep_most(table.name, answer["most"])
             hanging = {}
             for name in followers(before, table.name):
                 entry = before.tables[name]
                 hanging[name] = self._build(draft, folder, entry.table, entry.source, progress)["rows"]
+            self._options.wait_for_rung(began)
             self._publish(draft, folder, before)
         versions = {name: version for name, entry in draft.manifest.tables.items() if entry.version == version}
         size = draft.manifest.tables[table.name].size
@@ -227,7 +231,7 @@ class DuckDBImporter:
         for file, built in draft.built.items():
             target = folder / file
             self._made(target.parent)
-            _sync_file(built)
+            manifests.sync_file(built)
             os.replace(built, target)
             touched.add(target.parent)
         manifests.sync_folders(sorted(touched))
@@ -288,11 +292,3 @@ def _sweep(folder: Path, keep: set[str], *, builds: bool = True) -> None:
     if builds:
         for left in folder.glob(BUILD_PREFIX + "*"):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _sync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
