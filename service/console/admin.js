@@ -130,12 +130,27 @@ async function showImports(acts) {
       return { subject, state: "unknown", detail: error.body?.detail ?? error.message };
     }
   }));
-  show(boxes.imports, el("h2", {}, "Imports"), found.length ? el("ul", { class: "plain" }, found.map(importOf)) : el("p", {}, "None yet."));
+  const hidden = await privateTables(new Set(found.map((each) => each.subject.split(".")[0])));
+  const items = found.map((each) => importOf(each, hidden.has(each.subject)));
+  show(boxes.imports, el("h2", {}, "Imports"), items.length ? el("ul", { class: "plain" }, items) : el("p", {}, "None yet."));
   const running = found.some((each) => each.state === "running");
   if (running && !byId("page-admin").hidden) setTimeout(() => filled(boxes.imports, () => showImports(acts)), LOOK_AGAIN_MS);
 }
 
-function importOf(found) {
+// Only private tables have a profile; a dataset that is gone has no tables.
+async function privateTables(datasets) {
+  const tablesOf = async (name) => {
+    try {
+      const { body } = await call("GET", at`/v1/datasets/${name}`);
+      return Object.entries(body.tables).filter(([, table]) => table.private).map(([table]) => `${name}.${table}`);
+    } catch {
+      return [];
+    }
+  };
+  return new Set((await Promise.all([...datasets].map(tablesOf))).flat());
+}
+
+function importOf(found, isPrivate) {
   const running = found.state === "running";
   const [dataset, table] = found.subject.split(".");
   return el("li", { class: "import" }, el("span", { class: "mono" }, found.subject), " ",
@@ -143,7 +158,7 @@ function importOf(found) {
     running && el("progress", { max: "100", value: found.percent ?? 0, "aria-label": `Import of ${found.subject}` }),
     found.finished_at && el("span", { class: "quiet-text" }, when(found.finished_at)), " ",
     !running && importing(dataset, table), " ",
-    !running && twice("Profile again", "Really pay for a new profile?", () => profileAgain(dataset, table)),
+    !running && isPrivate && twice("Profile again", "Really pay for a new profile?", () => profileAgain(dataset, table)),
     found.detail && el("p", { class: "hint" }, found.detail));
 }
 

@@ -67,6 +67,7 @@ function told(body) {
     el("ul", { class: "plain widths", "aria-label": "Half-widths of 95 % intervals" }, widths(body.columns)),
     el("p", { class: "hint" },
       groups && `${groups} `,
+      !body.replay_of && `Takes ${body.seconds} s, whatever the data holds. `,
       !body.replay_of && `About ${body.similar_queries_left} like this left. `,
       needs && `That accuracy needs ${needs.join(" or ")}. `,
       body.notes.filter((note) => !note.startsWith("Group keys are private")).join(" ")),

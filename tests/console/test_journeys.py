@@ -90,6 +90,7 @@ def test_a_question_is_priced_while_typed_then_answered_with_intervals_and_a_cha
     browser.fill("#pay-amount", "0.2")
     browser.shows("#estimate", "ε 0.2")
     assert "± 15" in browser.shows("#estimate", "±")
+    assert "s, whatever the data holds" in browser.shows("#estimate", "Takes ")
     before = spent(service)
     browser.press("#sql", CTRL_ENTER)
     answer = browser.shows("#answer", "Cost ε 0.2")
