@@ -106,7 +106,7 @@ class Walker:
     def _charge_and_run(self, job: Job, question: Question, submission: Submission) -> Charged | None:
         """Invariant W1: the slot serves the versions of the tables whose declarations the price was made from."""
         tools, dataset = self._tools, question.query.dataset
-        with tools.engine.slot(dataset, tools.slot_wait_s, submission.principal.prefix) as slot:
+        with tools.engine.slot(dataset, tools.slot_wait_s, submission.principal.person) as slot:
             read = versions_of(question.schema, all_tables(question.query))
             if any(slot.version(table) != version for table, version in read.items()):
                 return None
@@ -221,7 +221,7 @@ class Walker:
 
     def _body(self, charged: Charged, tables: tuple[ReleasedTable, ...]) -> bytes:
         tools, question = self._tools, charged.question
-        caller = charged.submission.principal.prefix
+        caller = charged.submission.principal.person
         result = run_outer(tools.scratch, question.query, tables, tools.query_seconds, caller)
         facts = Facts(charged.query_id, question.schema.data_version, charged.entry, None, charged.balance)
         return encode(answer_body(question, tables, result, facts))

@@ -38,9 +38,7 @@ def test_a_process_is_waited_for_whatever_its_descriptor() -> None:
 
 
 @pytest.mark.parametrize("cause", [WireLost, TimeoutError])
-def test_a_process_that_does_not_become_ready_is_ended(
-    monkeypatch: pytest.MonkeyPatch, cause: type[Exception]
-) -> None:
+def test_a_process_that_does_not_become_ready_is_ended(monkeypatch: pytest.MonkeyPatch, cause: type[Exception]) -> None:
     started: list[ReleaseProcess] = []
 
     def never(process: ReleaseProcess) -> None:
