@@ -37,7 +37,7 @@ def _sign_in(request: Request, parts: RouteTools, credentials: HTTPAuthorization
 
 
 def role(least: Role) -> Callable[..., Any]:
-    """A dependency that yields the caller if the key's role is at least this; it also holds the key's place."""
+    """A dependency that yields the caller if the key's role is at least this; it also holds one of their places."""
 
     def declared(
         request: Request,
@@ -45,7 +45,7 @@ def role(least: Role) -> Callable[..., Any]:
         credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
     ) -> Iterator[Principal]:
         principal = _sign_in(request, parts, credentials)
-        with parts.limiter.admit(principal.prefix):
+        with parts.limiter.admit(principal.person):
             if RANK[principal.role] < RANK[least]:
                 raise NotAllowed(f"this needs the role {least}; the key's role is {principal.role}")
             yield principal

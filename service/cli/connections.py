@@ -85,6 +85,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(*given, **named)
         self.address = ""
         self._inside = False
+        self._in_body = False
         self._clock: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
 
@@ -114,18 +115,29 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
+        """The application begins with it, and the connection still waits: headers alone cost nobody anything."""
         self._start_clock(BODY_SECONDS)
-        self.door.waiting.pop(self, None)
+        self._in_body = True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._stop_clock()
+        self._in_body = False
         super().on_message_complete()
+        if not self._waits:
+            self.door.waiting.pop(self, None)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._inside and not self.pipeline and not self.transport.is_closing():
+        if self._inside and self._waits and not self.transport.is_closing():
             self.door.waiting[self] = None
+
+    @property
+    def _waits(self) -> bool:
+        """Nothing that was wholly asked is still to be answered. `cycle` is the newest request; whatever stands before
+        it in the pipeline is whole."""
+        cycle = self.cycle
+        return not self.pipeline and (cycle is None or cycle.response_complete or self._in_body)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -139,7 +151,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def turn_away(self, why: Reason) -> None:
         """Close, and say why where somebody waits for a response and none has begun."""
-        cycle, idle = self.cycle, self.cycle is not None and self.cycle.response_complete and self._clock is None
+        cycle = self.cycle
+        answered = cycle is not None and cycle.response_complete
+        idle = answered and (self._clock is None or self._in_body)  # the rest of a body that was answered early
         begun = bool(self.pipeline) or (cycle is not None and cycle.response_started and not cycle.response_complete)
         self._stop_clock()
         self._go()

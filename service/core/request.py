@@ -21,7 +21,7 @@ class Principal:
     name: str
     role: Role
     datasets: frozenset[str]  # what the key may read; admins read all
-    owner: str = ""  # the person behind the key, whose keys share an allowance of failures; empty: the key alone
+    owner: str = ""  # the person behind the key, whose keys share allowances, limits and turns; empty: the key alone
 
     @property
     def person(self) -> str:

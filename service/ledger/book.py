@@ -4,13 +4,14 @@ Methods that only an admin uses take `tx`, so that a change of the catalog and i
 commit; without it they commit on their own.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from service.core.amounts import Terms
-from service.core.errors import AnswerFailed, Conflict
+from service.core.errors import AnswerFailed, Conflict, ServiceError
 from service.ledger import claims, grants, history, holds, restore
 from service.ledger.accounts import Balance, Quota, read_balance, read_quota
 from service.ledger.allowances import Allowance, NoRoomYet, read_allowance, read_events, seems_to_have_room
@@ -20,26 +21,19 @@ from service.ledger.high_water import HighWater, Restored
 from service.ledger.history import PastCharge
 from service.ledger.holds import Attempt, AttemptExists, Hold, Outcome
 from service.ledger.journal import Entry, entries
+from service.ledger.late import late
+from service.ledger.unsettled import Unsettled
 from service.ledger.verify import Verdict, export, verify
 from service.ledger.windows import WindowKind
 from service.store.database import Store
 from service.store.presence import Presence, announce
 from service.store.transaction import Transaction
 
-__all__ = [
-    "Allowance",
-    "Attempt",
-    "AttemptExists",
-    "Balance",
-    "By",
-    "Grant",
-    "Hold",
-    "Ledger",
-    "NoRoomYet",
-    "Quota",
-]
+__all__ = ["Allowance", "Attempt", "AttemptExists", "Balance", "By", "Grant", "Hold", "Ledger", "NoRoomYet", "Quota"]
 
 T = TypeVar("T")
+
+log = logging.getLogger("halftone")
 
 
 class Ledger:
@@ -51,27 +45,39 @@ class Ledger:
         self._mark = None if mark is None else HighWater(mark, store)
         self._presence: Presence | None = None
         self._starting = threading.Lock()
+        self._unsettled = Unsettled(self._bury)
+        self._late: set[str] = set()  # late queries that the store does not know of yet
 
     # What every query does.
 
     def reserve(self, asked: Hold) -> int:
         """Charge, durably; the entry's number. Raises BudgetExhausted, DatasetPaused,
         LedgerRestored, IdempotencyKeyReused, AttemptExists or, when so many queries run as may still fail, NoRoomYet:
-        none of them costs anything, and after the last one it is worth to wait and try again."""
+        none of them costs anything, and after the last one it is worth to wait and try again. Whatever else is raised
+        may have come after the commit: then it costs what it costs, and the hold is closed as failed."""
         process = self._alive().owner
         if self._mark is not None:
             self._mark.refuse_if_restored()
-        number = self._store.write(lambda tx: holds.reserve(tx, asked, process))
-        if self._mark is not None:
-            self._mark.moved()
+        try:
+            number = self._store.write(lambda tx: holds.reserve(tx, asked, process))
+            self._moved()
+        except (ServiceError, AttemptExists):
+            raise
+        except BaseException:
+            self._unsettled.add(asked.query_id)
+            raise
         return number
 
     def late(self, query_id: str) -> int:
         """Count, durably, that a query was not done when it was promised; the dataset's new safety factor.
 
-        Once per query, before it is settled. Raises AnswerFailed like settle.
+        Once per query, before it is settled. Raises AnswerFailed like settle. What the store does not take now is
+        counted in the commit that settles the query.
         """
-        return self._store.write(lambda tx: holds.late(tx, query_id))
+        self._late.add(query_id)
+        safety = self._store.write(lambda tx: late(tx, query_id))
+        self._late.discard(query_id)
+        return safety
 
     def settle(
         self,
@@ -86,9 +92,24 @@ class Ledger:
         Raises AnswerFailed when the hold was settled before: by recovery, which took this process for
         dead. Then `write` did not run and nothing may be sent.
         """
-        self._store.write(lambda tx: holds.settle(tx, query_id, outcome, write, why))
-        if self._mark is not None:
-            self._mark.moved()
+        was_late = query_id in self._late
+        self._store.write(lambda tx: holds.settle(tx, query_id, outcome, write, why, was_late=was_late))
+        self._late.discard(query_id)
+        self._moved()
+
+    def give_up(self, query_id: str) -> bool:
+        """Close the hold of a query that can not be answered as failed: now, or when the store takes it again.
+
+        Never raises. True: it has been answered, by a settle that was committed although it raised; that counts.
+        """
+        try:
+            self._bury(query_id)
+            found = self.find(query_id)
+        except Exception as cause:
+            log.error("a query could not be settled", extra={"query_id": query_id, "cause": type(cause).__name__})
+            self._unsettled.add(query_id)
+            return False
+        return found is not None and found[1].state == "answered"
 
     def lookup(self, principal: str, key: str) -> Attempt | None:
         """What became of the request that this principal sent under this Idempotency-Key."""
@@ -109,7 +130,7 @@ class Ledger:
         with self._store.read() as tx:
             found = holds.unfinished(tx)
         left = [query for process, held in found.items() if presence.is_gone(process) for query in held]
-        return [query for query in sorted(left) if self._bury(query)]
+        return [query for query in sorted(left) if self._bury(query, "the process that ran it is gone")]
 
     # What anyone may know.
 
@@ -194,13 +215,7 @@ class Ledger:
             return claims.list_claims(tx)
 
     def note(
-        self,
-        act: str,
-        what: Mapping[str, Any],
-        by: By,
-        *,
-        dataset: str | None = None,
-        tx: Transaction | None = None,
+        self, act: str, what: Mapping[str, Any], by: By, *, dataset: str | None = None, tx: Transaction | None = None
     ) -> int:
         """An admin's act that moves no budget, in the same chain. `what` is JSON without secrets."""
         return self._do(tx, lambda tx: grants.note(tx, act, what, by, dataset))
@@ -257,6 +272,7 @@ class Ledger:
 
     def close(self) -> None:
         """Say that this process is gone. The store is closed by whoever opened it."""
+        self._unsettled.close()
         if self._mark is not None:
             self._mark.close()
         if self._presence is not None:
@@ -271,10 +287,14 @@ class Ledger:
                 self._presence = self._presence or announce(self._store)
         return self._presence
 
-    def _bury(self, query_id: str) -> bool:
-        """Settle one hold of a dead process; False when another process was faster."""
+    def _moved(self) -> None:
+        if self._mark is not None:
+            self._mark.moved()
+
+    def _bury(self, query_id: str, why: str | None = None) -> bool:
+        """Settle one hold as failed; False when it is settled already, or never was."""
         try:
-            self.settle(query_id, "failed", why="the process that ran it is gone")
+            self.settle(query_id, "failed", why=why)
         except AnswerFailed:
             return False
         return True

@@ -19,42 +19,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
 from service.core.errors import LedgerRestored
-from service.ledger.tables import FIRST_HASH, account, allowance, entry, head, promise
+from service.ledger.marks import Mark, mark_from, read_mark
+from service.ledger.tables import FIRST_HASH, entry, head
 from service.store.database import Store
 
 log = logging.getLogger("halftone")
 
 DELAY_S = 0.5
 FORMAT = "halftone-mark/1"
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedAccount:
-    """A dataset's account as it was at a mark: what was promised, granted and spent. Integers as in the account."""
-
-    terms: str
-    epsilon: int
-    delta: int
-    limits: tuple[int, ...]
-    delta_limit: int
-    spent: tuple[int, ...]
-    delta_spent: int
-    failures: int
-    window: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """An entry of the journal, and every dataset's account right after it."""
-
-    number: int
-    hash: str
-    accounts: dict[str, MarkedAccount]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +98,8 @@ class HighWater:
             with self._store.snapshot() as tx:
                 self._restored = missing(tx, marks)
                 self._checked = True
-                newest = read_mark(tx)
-            if self._restored is None and (not marks or newest.number > marks[-1].number):
+                newest = None if self._restored is not None else read_mark(tx, marks[-1] if marks else None)
+            if newest is not None and (not marks or newest.number > marks[-1].number):
                 self._save([*marks, newest])
 
     def accepted(self) -> None:
@@ -132,7 +108,7 @@ class HighWater:
             marks = self._read()
             with self._store.snapshot() as tx:
                 kept = [mark for mark in marks if contains(tx, mark)]
-                self._save([*kept, read_mark(tx)])
+                self._save([*kept, read_mark(tx, kept[-1] if kept else None)])
             self._restored = None
 
     def marks(self) -> list[Mark]:
@@ -178,7 +154,7 @@ class HighWater:
             raw = json.loads(self._path.read_text())
         except FileNotFoundError:
             return []
-        return [_mark(each) for each in raw["marks"]]
+        return [mark_from(each) for each in raw["marks"]]
 
     def _save(self, marks: list[Mark]) -> None:
         """Written beside, synced, renamed, for this user alone."""
@@ -190,15 +166,6 @@ class HighWater:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, self._path)
-
-
-def read_mark(tx: sa.Connection) -> Mark:
-    """The newest entry and every dataset's account, at one moment."""
-    number, last = tx.execute(sa.select(head.c.number, head.c.hash)).one()
-    of_dataset = (allowance.c.dataset == account.c.dataset) & allowance.c.owner.is_(None)
-    joined = account.join(promise).join(allowance, of_dataset)
-    rows = tx.execute(sa.select(account, promise, allowance.c.failures).select_from(joined))
-    return Mark(int(number), str(last), {row.dataset: _marked(row) for row in rows})
 
 
 def contains(tx: sa.Connection, mark: Mark) -> bool:
@@ -222,26 +189,3 @@ def thinned(marks: list[Mark]) -> list[Mark]:
     for mark in marks[:-1]:
         kept.setdefault((newest.number - mark.number).bit_length(), mark)
     return [*sorted(kept.values(), key=lambda mark: mark.number), newest]
-
-
-def _marked(row: Any) -> MarkedAccount:
-    size = int(row.orders)
-    return MarkedAccount(
-        terms=row.terms,
-        epsilon=row.epsilon_granted,
-        delta=row.delta_granted,
-        limits=tuple(getattr(row, f"limit_{i}") for i in range(size)),
-        delta_limit=row.delta_limit,
-        spent=tuple(getattr(row, f"spent_{i}") for i in range(size)),
-        delta_spent=row.delta_spent,
-        failures=row.failures,
-        window=row.window_id,
-    )
-
-
-def _mark(raw: Any) -> Mark:
-    accounts = {
-        name: MarkedAccount(**{**each, "limits": tuple(each["limits"]), "spent": tuple(each["spent"])})
-        for name, each in raw["accounts"].items()
-    }
-    return Mark(raw["number"], raw["hash"], accounts)

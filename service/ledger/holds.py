@@ -15,7 +15,6 @@ from service.core.amounts import CLOSED, Cost
 from service.core.errors import AnswerFailed, DatasetUnknown, IdempotencyKeyReused
 from service.ledger.accounts import dataset_account, new_quota, quota_account
 from service.ledger.allowances import (
-    count_late,
     dataset_allowance,
     give_places,
     person_allowance,
@@ -23,6 +22,7 @@ from service.ledger.allowances import (
     take_places,
 )
 from service.ledger.journal import Journal, canonical_json
+from service.ledger.late import is_uncounted, late
 from service.ledger.refusals import dataset_refuses, quota_refuses
 from service.ledger.reserve_function import DATASET_REFUSES, KEY_TAKEN, NO_ROOM, QUOTA_REFUSES, RESERVE_AT_ONCE
 from service.ledger.tables import ORDERS, UNLIMITED, account, head, hold
@@ -182,27 +182,22 @@ def _reserve_at_once(tx: Transaction, asked: Hold, process: str) -> int:
     return int(outcome)
 
 
-def late(tx: Transaction, query_id: str) -> int:
-    """A query was not done at its promised time: an event of the dataset and of the person, whatever comes of it."""
-    journal = Journal.lock(tx)
-    chosen = hold.update().where(hold.c.query_id == query_id, hold.c.state == "held")
-    marked = chosen.values(late=hold.c.late + 1).returning(hold.c.dataset, hold.c.principal, hold.c.owner, hold.c.late)
-    found = tx.execute(marked).one_or_none()
-    if found is None:
-        raise AnswerFailed("the query could not be completed", {"query": query_id})
-    assert found.late == 1, "a query is late once"
-    safety = count_late(tx, found.dataset, found.owner)
-    journal.append("late", {"safety": str(safety)}, who=found.principal, dataset=found.dataset, query_id=query_id)
-    return safety
-
-
 def settle(
-    tx: Transaction, query_id: str, outcome: Outcome, write: Callable[[Transaction], None] | None, why: str | None
+    tx: Transaction,
+    query_id: str,
+    outcome: Outcome,
+    write: Callable[[Transaction], None] | None,
+    why: str | None,
+    *,
+    was_late: bool = False,
 ) -> None:
     """Close a hold and store its result, in one commit. Nothing is given back, whatever the outcome.
 
-    A failure counts against the allowances: "it failed" may be a fact about one person.
+    A failure counts against the allowances: "it failed" may be a fact about one person. `was_late`: so does that it
+    was late, which could not be counted before.
     """
+    if was_late and is_uncounted(tx, query_id):
+        late(tx, query_id)
     journal = Journal.lock(tx)
     found = FINISH_HOLD(tx, state=outcome, query_id=query_id).fetchall()
     if not found:

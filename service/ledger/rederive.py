@@ -149,7 +149,7 @@ class Replay:
         changed.delta_limit = int(body["delta_limit"])
         if "missing" in body:
             self._forgotten(changed, body["missing"])
-            self._events.of(str(made.dataset), None).failures += int(body["missing"]["failures"])
+            self._events.forgotten(str(made.dataset), body["missing"])
 
     def _forgotten(self, changed: Derived, missing: Any) -> None:
         """What a restored ledger may have forgotten counts as spent, also beyond the limit it had."""

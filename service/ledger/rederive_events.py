@@ -66,6 +66,16 @@ class EventReplay:
         if int(body["safety"]) != whole.safety:
             raise ReplayBroken("a late answer doubles the safety factor")
 
+    def forgotten(self, dataset: str, missing: Any) -> None:
+        """What a restored ledger did not know of; the first such entries had failures of the dataset alone."""
+        whole = self.of(dataset, None)
+        whole.failures += int(missing["failures"])
+        whole.late += int(missing.get("late", 0))
+        whole.safety = max(whole.safety, int(missing.get("safety", 0)))
+        for owner, counts in missing.get("persons", {}).items():
+            own = self.of(dataset, owner)
+            own.failures, own.late = own.failures + int(counts["failures"]), own.late + int(counts["late"])
+
     def difference(self, tx: sa.Connection) -> str | None:
         """What the stored allowances say otherwise; None when they agree."""
         stored = {row["id"]: row for row in tx.execute(sa.select(allowance)).mappings()}

@@ -177,7 +177,7 @@ class Answerer:
         balance = self._tools.ledger.balance(question.query.dataset)
         facts = Facts(query_id, question.schema.data_version, None, found.replay_of, balance, found.receipt)
         try:
-            caller = submission.principal.prefix
+            caller = submission.principal.person
             result = run_outer(self._tools.scratch, question.query, found.tables, self._tools.query_seconds, caller)
         except ScratchRefused as refused:
             raise ReplayRefused(str(refused), {"query_id": query_id}) from None

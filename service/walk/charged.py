@@ -20,7 +20,7 @@ from service.core.boundary import ReleasedTable
 from service.core.errors import AnswerFailed, FailedForNothing, OuterRefused, ServiceError, TooBusy
 from service.core.versions import versions_of
 from service.engine.base import Engine, EngineFailed, Scratch, ScratchRefused, Slot
-from service.ledger.book import Balance, Hold, Ledger, NoRoomYet
+from service.ledger.book import AttemptExists, Balance, Hold, Ledger, NoRoomYet
 from service.ledger.holds import Outcome
 from service.privacy.noise.sampling import NoiseSource
 from service.released.store import Answers, PackedResult, StoredAnswer, packed
@@ -94,19 +94,42 @@ class Walker:
         """The answer's bytes; None when data or defaults were replaced since it was priced: nothing happened."""
         tools = self._tools
         room = Room(tools.ledger, question.query.dataset, submission.principal.person, tools.slot_wait_s)
-        charged = room.when_there_is_some(lambda: self._charge_and_run(job, question, submission))
+        try:
+            charged = room.when_there_is_some(lambda: self._charge_and_run(job, question, submission))
+        except BaseException as cause:
+            if not job.is_charged:
+                raise
+            self._give_up(job.query_id, cause)
+            raise AnswerFailed(FAILED, {"query_id": job.query_id}) from None
         if charged is None:
             return None
-        ending = self._ending(charged)
-        tools.ledger.settle(job.query_id, ending.outcome, lambda tx: tools.answers.put(tx, ending.result))
+        ending = self._settled(charged)
         if ending.error is not None:
             raise ending.error
         return ending.result.answer.body
 
+    def _settled(self, charged: Charged) -> Ending:
+        """The question's ending, which is in the store by now; AnswerFailed where that could not be. A settle that
+        raised may have been committed all the same: then it counts, for the caller as for the store."""
+        tools, query_id = self._tools, charged.query_id
+        try:
+            ending = self._ending(charged)
+            tools.ledger.settle(query_id, ending.outcome, lambda tx: tools.answers.put(tx, ending.result))
+        except BaseException as cause:
+            if self._give_up(query_id, cause):
+                return ending
+            raise AnswerFailed(FAILED, {"query_id": query_id}) from None
+        return ending
+
+    def _give_up(self, query_id: str, cause: BaseException) -> bool:
+        """Close the hold of a question that can't be brought to its end: an open one would take a place for ever."""
+        _log("a charged query could not be brought to its end", query_id, type(cause).__name__)
+        return self._tools.ledger.give_up(query_id)
+
     def _charge_and_run(self, job: Job, question: Question, submission: Submission) -> Charged | None:
         """Invariant W1: the slot serves the versions of the tables whose declarations the price was made from."""
         tools, dataset = self._tools, question.query.dataset
-        with tools.engine.slot(dataset, tools.slot_wait_s, submission.principal.prefix) as slot:
+        with tools.engine.slot(dataset, tools.slot_wait_s, submission.principal.person) as slot:
             read = versions_of(question.schema, all_tables(question.query))
             if any(slot.version(table) != version for table, version in read.items()):
                 return None
@@ -121,7 +144,7 @@ class Walker:
                 job.waits_again()
                 raise
             job.status = "running"
-            tables = self._released_in_time(question, self._order(job, question, runs), slot)
+            tables = self._released_in_time(job.query_id, question, runs, slot)
         return Charged(question, submission, job.query_id, entry, balance, tables)
 
     def _keep_bounds(self, question: Question) -> bool:
@@ -146,19 +169,19 @@ class Walker:
             submission.line.take(question)
         try:
             return self._tools.ledger.reserve(hold)
-        except BaseException:
+        except (ServiceError, AttemptExists):  # refused; whatever else is raised may have been charged
             if submission.line is not None:
                 submission.line.give_back()
             raise
 
     def _released_in_time(
-        self, question: Question, order: ReleaseOrder, slot: Slot
+        self, query_id: str, question: Question, runs: tuple[CoreRun, ...], slot: Slot
     ) -> tuple[ReleasedTable, ...] | None:
         """Every core, released, when the promised time is over; or None for any failure whatsoever, which only the
         operator's log tells apart. The time begins when the order is handed over: up to then no row was read, and a
         release process that had to be started first takes nothing from it."""
-        tools, query_id = self._tools, order.query_id
-        release = self._started(order, slot)
+        tools = self._tools
+        release = self._started(query_id, question, runs, slot)
         try:
             message = tools.time.keep(question.promise, release, lambda: self._late(query_id))
         except BaseException:
@@ -172,21 +195,25 @@ class Walker:
         _log("query failed after its charge", query_id, message.kind)
         return None
 
-    def _started(self, order: ReleaseOrder, slot: Slot) -> Release:
+    def _started(self, query_id: str, question: Question, runs: tuple[CoreRun, ...], slot: Slot) -> Release:
         """An order under way; one that could not be given fails like any other, when its time has come."""
         try:
-            return self._tools.releasers.start(order, slot)
+            return self._tools.releasers.start(self._order(query_id, question, runs), slot)
         except Exception as cause:
             return ReleaseHere.failed(type(cause).__name__, self._tools.time.clock())
 
     def _late(self, query_id: str) -> None:
-        self._tools.ledger.late(query_id)
+        """A store that does not take it changes nothing for the question: it is counted when that is settled."""
+        try:
+            self._tools.ledger.late(query_id)
+        except Exception as cause:
+            _log("a late query is not counted yet", query_id, type(cause).__name__)
         log.warning("query is late", extra={"query_id": query_id})
 
-    def _order(self, job: Job, question: Question, runs: tuple[CoreRun, ...]) -> ReleaseOrder:
+    def _order(self, query_id: str, question: Question, runs: tuple[CoreRun, ...]) -> ReleaseOrder:
         copies = replicas_wanted(question.query)
         return ReleaseOrder(
-            query_id=job.query_id,
+            query_id=query_id,
             runs=tuple(run.to_travel() for run in runs),
             replicas=tuple(copies if core == 0 else frozenset() for core in range(len(runs))),
             bases=question.base or (None,) * len(runs),
@@ -221,7 +248,7 @@ class Walker:
 
     def _body(self, charged: Charged, tables: tuple[ReleasedTable, ...]) -> bytes:
         tools, question = self._tools, charged.question
-        caller = charged.submission.principal.prefix
+        caller = charged.submission.principal.person
         result = run_outer(tools.scratch, question.query, tables, tools.query_seconds, caller)
         facts = Facts(charged.query_id, question.schema.data_version, charged.entry, None, charged.balance)
         return encode(answer_body(question, tables, result, facts))

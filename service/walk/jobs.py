@@ -40,6 +40,11 @@ class Job:
         if not self._fate.acquire(blocking=False):
             raise Conflict("the query was cancelled before it cost anything", {"query_id": self.query_id})
 
+    @property
+    def is_charged(self) -> bool:
+        """It has a hold that is not settled yet, as far as this process knows."""
+        return self.status == "running"
+
     def waits_again(self) -> None:
         """Not charged after all: it can be cancelled as before."""
         self._fate.release()

@@ -26,6 +26,7 @@ from service.walk.question import put_question
 
 CPU_SECONDS = 5.0
 MEMORY_BYTES = 2**30
+REPLY_BYTES_MAX = 2 * 2**20  # read in about a tenth of a second
 NICENESS = 1  # behind the process that answers, before those that compute
 PLACES = 8
 
@@ -60,7 +61,7 @@ def planned(request: bytes) -> tuple[bytes, bool]:
         asked = unpacked_message(request)
         question = put_question(asked.ask, asked.schema, asked.terms, asked.kept)
         parts = (question.ask, question.query, question.loss, question.priced, question.notes, question.chosen)
-        return packed_deep((PLANNED, parts)), False
+        return _within_size(packed_deep((PLANNED, parts))), False
     except ServiceError as error:
         return packed_message((REFUSED, error_parts(error))), False
     except (OverBudget, MemoryError):
@@ -69,6 +70,18 @@ def planned(request: bytes) -> tuple[bytes, bool]:
         return packed_message((BUG, (type(bug).__name__, _places(bug)))), False
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _within_size(reply: bytes) -> bytes:
+    """What a plan costs the process that answers (to read it, to predict its time) grows with its tree, and a short
+    text can stand for a large one: a list in a WITH query is written out for every output that reads it."""
+    if len(reply) > REPLY_BYTES_MAX:
+        raise ConstructRefused(
+            "written out, this query is larger than one question may be: what a subquery computes is repeated for"
+            " every output that reads it",
+            {"construct": "size", "remedy": "put long lists into a public table and join it, or ask for fewer outputs"},
+        )
+    return reply
 
 
 def error_parts(error: ServiceError) -> tuple[Any, ...]:

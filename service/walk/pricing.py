@@ -32,16 +32,16 @@ class Pricing:
         balance = self.ledger.balance(ask.dataset)
         question = self._planned(ask, schema, balance.terms, principal)
         promise = self.time.promise(question.priced.plans, schema.sizes, balance.safety)
-        self.rehearsal.check(question.query, schema, principal.prefix)
+        self.rehearsal.check(question.query, schema, principal.person)
         return replace(question, promise=promise)
 
     def _planned(self, ask: Ask, schema: Schema, terms: Terms, principal: Principal) -> Question:
         """Planned with the bounds that fit; again with those that an earlier charge has kept, where they differ."""
-        question = self.planner.plan(PlanningJob(ask, schema, terms), principal.prefix)
+        question = self.planner.plan(PlanningJob(ask, schema, terms), principal.person)
         chosen = [each for each in question.chosen if each is not None]
         known = self.catalog.kept_bounds.of(ask.dataset, [each.basis for each in chosen])
         if any(known.get(each.basis, each.bounds) != each.bounds for each in chosen):
-            return self.planner.plan(PlanningJob(ask, schema, terms, known), principal.prefix)
+            return self.planner.plan(PlanningJob(ask, schema, terms, known), principal.person)
         return replace(question, chosen=tuple(each and each.known_as(known) for each in question.chosen))
 
     def cheapest(self, ask: Ask, principal: Principal) -> tuple[Question, Replayed | None]:

@@ -96,23 +96,24 @@ class Profiler:
         try:
             counts = release_profile(priced, count(), self._noise)
             released = _released(priced, counts, query_id)
+            self._ledger.settle(query_id, "answered", lambda tx: _write(tx, wish, released, also))
         except Exception as cause:
             log.error("profile failed after its charge", extra={"query_id": query_id, "cause": type(cause).__name__})
-            self._ledger.settle(query_id, "failed")
+            if self._ledger.give_up(query_id):
+                return released  # settled although it was told otherwise
             raise AnswerFailed(FAILED, {"query_id": query_id}) from None
-
-        def write(tx: Transaction) -> None:
-            write_profile(tx, wish.dataset, wish.table, released)
-            if also is not None:
-                also(tx, released)
-
-        self._ledger.settle(query_id, "answered", write)
         return released
 
     def _priced(self, wish: ProfileWish) -> PricedProfile:
         """Laplace noise while order infinity is open: Gaussian noise would close it for all who ask with epsilon."""
         balance = self._ledger.balance(wish.dataset)
         return price_profile(wish.share, balance.terms, pure=balance.spent[-1] < CLOSED)
+
+
+def _write(tx: Transaction, wish: ProfileWish, released: ReleasedProfile, also: Also | None) -> None:
+    write_profile(tx, wish.dataset, wish.table, released)
+    if also is not None:
+        also(tx, released)
 
 
 def _hold(wish: ProfileWish, priced: PricedProfile, query_id: str) -> Hold:

@@ -163,8 +163,16 @@ class PromisedTime:
     def keep(self, promise: Promise, release: Release, late: Callable[[], None]) -> Finished | Failed:
         """Wait as long as was promised, and look then; what is not done at its second look either has failed.
 
-        `late` is called in the moment at which a stretch is late.
+        `late` is called in the moment at which a stretch is late. A bug, or a message that is none, is a failure
+        like any other, and like any other it does not show before the time that was promised.
         """
+        try:
+            return self._kept(promise, release, late)
+        except Exception as cause:
+            self.sleep(max(0.0, release.begun + promise.seconds - self.clock()))
+            return Failed(type(cause).__name__)
+
+    def _kept(self, promise: Promise, release: Release, late: Callable[[], None]) -> Finished | Failed:
         began, groups = release.begun, None
         last = began + self.deadline_s
         for stretch in promise.stretches:

@@ -7,6 +7,7 @@ neither a row nor a file of the dataset. What depends on released values (a divi
 text that is no number) can still only show once they are there.
 """
 
+import hashlib
 from collections import OrderedDict
 
 from sqlglot import exp
@@ -32,7 +33,7 @@ class Rehearsal:
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
-        self._passed: OrderedDict[tuple[str, Tables], tuple[str, ...]] = OrderedDict()
+        self._passed: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
 
     def check(self, query: Query, schema: Schema, caller: str = "") -> None:
         """Raises ConstructRefused where the outer SQL could not run on any released values."""
@@ -50,8 +51,9 @@ class Rehearsal:
         _check_outputs(query, types)
 
     def _types(self, select: exp.Expression, tables: Tables, caller: str) -> tuple[str, ...]:
-        """Kept by the text of the tree: a tree is large, and two that are written alike run alike."""
-        key = (select.sql(dialect=OWN_DIALECT), tables)
+        """Kept by a hash of the tree's text: trees and texts are large, and two that are written alike run alike."""
+        written = repr((select.sql(dialect=OWN_DIALECT), tables))
+        key = hashlib.sha256(written.encode()).digest()
         known = self._passed.get(key)
         if known is not None:
             self._passed.move_to_end(key)

@@ -53,7 +53,10 @@ class ReleaseProcess(HelperProcess):
         send_message(self.channel, body)
 
     def readable(self, seconds: float) -> bool:
-        return bool(select.select([self.channel], [], [], max(0.0, seconds))[0])
+        """Poll, because select refuses descriptors from 1024 on, and a service with many connections has such."""
+        waiting = select.poll()
+        waiting.register(self.channel, select.POLLIN)
+        return bool(waiting.poll(max(0.0, seconds) * 1000))
 
     def receive(self) -> Message:
         """Blocks: what is to be read is being written, and its length depends on released values alone."""
@@ -108,8 +111,11 @@ class ReleaseProcesses:
     def warm(self, ready: int) -> None:
         """Have some ready before the first order comes: an interpreter takes most of a second."""
         for process in [ReleaseProcess(self._loads) for _ in range(ready)]:
-            with contextlib.suppress(WireLost, TimeoutError):
+            try:
                 process.wait_ready()
+            except (WireLost, TimeoutError):
+                process.kill()  # or it would be there for as long as the service, and of no use
+            else:
                 self.give(process)
 
     def replace(self) -> None:

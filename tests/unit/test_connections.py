@@ -1,7 +1,9 @@
 """Slow clients and too many of them, against a real server: deadlines, who gives way, what is said."""
 
+import asyncio
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,14 +20,19 @@ HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n"
 LONG = 120 * 2**20  # more than the system takes in for somebody who does not read
 
 
+hold_back = threading.Event()  # until it is set, /held is not answered
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Reads the whole body and answers with its length, or with a lot where that is asked for."""
-    size, more = 0, True
+    """Reads the whole body and answers with its length; other paths answer a lot, late, or before the body is there."""
+    size, more = 0, scope["path"] != "/early"
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             return
         size, more = size + len(message["body"]), message["more_body"]
+    while scope["path"] == "/held" and not hold_back.is_set():
+        await asyncio.sleep(0.01)
     body = b"x" * LONG if scope["path"] == "/long" else str(size).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body})
@@ -156,6 +163,41 @@ def test_where_there_are_too_many_the_longest_waiting_gives_way() -> None:
         assert [problem(rest(each)) for each in waiting[1:]] == [(408, "request-too-slow")] * 2
 
 
+@pytest.mark.parametrize("path", [b"/", b"/early"])
+def test_headers_without_their_body_are_no_whole_request_and_give_way(
+    monkeypatch: pytest.MonkeyPatch, path: bytes
+) -> None:
+    """Also those that were answered before their body came, who are told nothing more."""
+    monkeypatch.setattr(connections, "BODY_SECONDS", 30.0)
+    with server(most=3) as (port, door):
+        sent = b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n" % path
+        waiting = [connect(port, sent=sent) for _ in range(3)]
+        if path == b"/early":
+            assert all(answer(each).startswith(b"HTTP/1.1 200") for each in waiting)
+        until = time.monotonic() + 5
+        while len(door.waiting) < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+        newcomers = []
+        for gone in waiting:
+            newcomers.append(connect(port, sent=HEAD + b"\r\n"))
+            assert answer(newcomers[-1]).startswith(b"HTTP/1.1 200")
+            said = rest(gone)
+            assert said == b"" if path == b"/early" else problem(said) == (503, "too-many-connections")
+        assert len(door.waiting) == door.count == len(newcomers), "their connections are kept"
+
+
+def test_a_request_behind_another_is_not_let_go_while_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(sys.modules[__name__], "hold_back", answers)
+    with server(most=1) as (port, _):
+        both = connect(port, sent=HEAD + b"\r\nGET /held HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert answer(both).startswith(b"HTTP/1.1 200")
+        turned_away = rest(connect(port, sent=HEAD + b"connection: close\r\n\r\n"))
+        answers.set()
+        assert problem(turned_away) == (503, "too-many-connections")
+        assert rest(both).startswith(b"HTTP/1.1 200")
+
+
 def test_one_address_takes_places_from_itself_only() -> None:
     with server(most=100, each=2) as (port, door):
         other = connect(port, "127.0.0.2", HEAD)
@@ -171,16 +213,16 @@ def test_one_address_takes_places_from_itself_only() -> None:
 def test_connections_that_are_being_answered_stay_and_the_new_one_is_turned_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "BODY_SECONDS", 30.0)
+    answers = threading.Event()
+    monkeypatch.setattr(sys.modules[__name__], "hold_back", answers)
     with server(most=2) as (port, door):
-        sent = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n1"
+        sent = b"POST /held HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n12"
         asked = [connect(port, sent=sent) for _ in range(2)]
         while door.waiting or door.count < 2:
             time.sleep(0.01)
         assert problem(rest(connect(port))) == (503, "too-many-connections")
-        for each in asked:
-            each.sendall(b"2")
-            assert rest(each).endswith(b"\r\n\r\n2")
+        answers.set()
+        assert [rest(each)[-5:] for each in asked] == [b"\r\n\r\n2"] * 2
         assert rest(connect(port, sent=HEAD + b"connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 

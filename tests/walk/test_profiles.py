@@ -18,11 +18,12 @@ from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.core.errors import AnswerFailed, BudgetExhausted, CatalogRefused, Conflict, LossOutOfRange, NotFound
 from service.core.events import GaussianEvent, LaplaceEvent
 from service.core.sizes import BINS, MOST_UNSEEN, PrivateSize, size_of_profile
-from service.ledger.book import Hold
+from service.ledger.book import Hold, Ledger
 from service.privacy.accounting.costs import cost
 from service.settings import Settings
 from service.store.migrate import upgrade
 from service.walk import profiling
+from tests.fixtures.flaky_store import FlakyWrites, Way
 
 ORDERS: dict[str, Any] = {
     "source": {"kind": "parquet", "path": "orders.parquet"},
@@ -376,3 +377,29 @@ def test_a_failed_profile_of_an_admin_keeps_its_charge(
         books.administration.profile("shop", "orders", None, actor="test", reason="")
     assert books.catalog.profiles("shop") == before
     assert charges(books) == ["import", "import"]
+
+
+@pytest.mark.parametrize("way", ["before", "after"])
+def test_a_profile_whose_settle_raised_leaves_no_hold_open_and_counts_if_it_was_stored(
+    books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    write(tmp_path, SOME)
+    put(books)
+    before, settle = books.catalog.profiles("shop"), Ledger.settle
+    flaky = FlakyWrites(books.store, monkeypatch)
+
+    def breaking(ledger: Ledger, query_id: str, outcome: str, *more: object, **named: object) -> None:
+        if outcome == "answered":
+            flaky.fail(way)
+        settle(ledger, query_id, outcome, *more, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ledger, "settle", breaking)
+    if way == "before":
+        with pytest.raises(AnswerFailed):
+            books.administration.profile("shop", "orders", None, actor="test", reason="")
+        assert books.catalog.profiles("shop") == before
+    else:
+        books.administration.profile("shop", "orders", None, actor="test", reason="")
+        assert books.catalog.profiles("shop") != before
+    events = books.ledger.allowance("shop")
+    assert (events.open_holds, events.failures) == (0, way == "before")

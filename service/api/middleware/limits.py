@@ -1,4 +1,8 @@
-"""How often and how many at once, per key: before anything is read, priced or charged."""
+"""How often and how many at once, per person: before anything is read, priced or charged.
+
+All keys of one owner together, as with allowances and turns: a person with ten keys gets no more than one with one.
+A key without an owner is a person of its own.
+"""
 
 import threading
 import time
@@ -35,14 +39,14 @@ class Buckets:
                 self._filled.popitem(last=False)
         if not granted:
             wait = max(1, int((wanted - tokens) / self._rate) + 1)
-            raise RateLimited(f"too many requests with this key; try again in {wait} s", {"retry_after_s": wait})
+            raise RateLimited(f"too many requests; try again in {wait} s", {"retry_after_s": wait})
 
 
 class Limiter:
     """Everything that slows a caller down."""
 
     def __init__(self, *, per_minute: int, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._keys = Buckets(per_minute, clock)
+        self._persons = Buckets(per_minute, clock)
         self._strangers = Buckets(STRANGER_FAILURES_PER_MINUTE * 4, clock)
         self._at_once = at_once
         self._lock = threading.Lock()
@@ -53,36 +57,36 @@ class Limiter:
         self._strangers.take(address)
 
     @contextmanager
-    def admit(self, prefix: str) -> Iterator[None]:
-        """Hold one of the key's places while its request runs."""
-        self._keys.take(prefix)
-        with self._places(prefix, 1):
+    def admit(self, person: str) -> Iterator[None]:
+        """Hold one of the person's places while its request runs."""
+        self._persons.take(person)
+        with self._places(person, 1):
             yield
 
     @contextmanager
-    def admit_list(self, prefix: str, size: int) -> Iterator[None]:
+    def admit_list(self, person: str, size: int) -> Iterator[None]:
         """A list counts as that many requests, of which the admitted one is the first. It is worked on one by one, so
-        it needs no more than half of the key's places: any list is admitted once there is room for it."""
-        with self._places(prefix, min(size, max(1, self._at_once // 2)) - 1):
+        it needs no more than half of the person's places: any list is admitted once there is room for it."""
+        with self._places(person, min(size, max(1, self._at_once // 2)) - 1):
             if size > 1:
-                self._keys.take(prefix, size - 1)
+                self._persons.take(person, size - 1)
             yield
 
     @contextmanager
-    def _places(self, prefix: str, count: int) -> Iterator[None]:
+    def _places(self, person: str, count: int) -> Iterator[None]:
         with self._lock:
-            running = self._running.get(prefix, 0)
+            running = self._running.get(person, 0)
             if running + count > self._at_once:
                 raise RateLimited(
-                    f"this key has {running} requests running, of {self._at_once} that it may, a list counted as"
+                    f"you have {running} requests running, of {self._at_once} that one person may, a list counted as"
                     " several; try again in 1 s",
                     {"retry_after_s": 1},
                 )
-            self._running[prefix] = running + count
+            self._running[person] = running + count
         try:
             yield
         finally:
             with self._lock:
-                self._running[prefix] -= count
-                if not self._running[prefix]:
-                    del self._running[prefix]
+                self._running[person] -= count
+                if not self._running[person]:
+                    del self._running[person]

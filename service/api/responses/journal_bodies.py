@@ -17,12 +17,25 @@ Why = Annotated[str, Field(description="The reason that was given.")]
 Declaration = Annotated[dict[str, Any], Field(description="A declaration, as it was stored then.")]
 
 
+Count = Annotated[str, Field(pattern=r"^\d+$")]
+
+
+class ForgottenEvents(BaseModel):
+    """What happened to one person's queries without the restored ledger knowing."""
+
+    failures: Count
+    late: Count
+
+
 class Forgotten(BaseModel):
-    """What a restored ledger may have forgotten: order by order, infinity last."""
+    """What a restored ledger may have forgotten: order by order, infinity last; and events."""
 
     orders: list[Pico]
     delta: Atto
-    failures: Annotated[str, Field(pattern=r"^\d+$")]
+    failures: Count
+    late: Count | None = None
+    safety: Annotated[Count | None, Field(description="The safety factor from then on.")] = None
+    persons: dict[str, ForgottenEvents] | None = None
 
 
 class Granted(BaseModel):

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1/estimates", tags=["estimates"], route_class=Exact
 def post_estimate(wanted: Annotated[Estimates, ESTIMATE_EXAMPLES], analyst: Analyst, parts: Wired) -> Response:
     """Cost, mechanisms, noise and interval widths of a query, or of several together."""
     if isinstance(wanted, EstimateListWire):
-        with parts.limiter.admit_list(analyst.prefix, len(wanted.queries)):
+        with parts.limiter.admit_list(analyst.person, len(wanted.queries)):
             body = parts.answerer.estimate_all(fitted(wanted), analyst)
     else:
         body = parts.answerer.estimate(ask_of(wanted), analyst)

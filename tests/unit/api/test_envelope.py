@@ -13,6 +13,7 @@ import pytest
 from service.api.middleware.limits import Buckets, Limiter
 from service.api.middleware.logs import JsonLines
 from service.api.middleware.metrics import Metrics
+from service.catalog.keys import NewKey
 from service.core.errors import RateLimited
 from tests.fixtures.process import free_port
 from tests.fixtures.service import House, open_house
@@ -51,7 +52,21 @@ def test_too_many_requests_are_told_when_to_come_back(tmp_path: Path) -> None:
         refused = house.ask("GET", "/v1/datasets")
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["code"] == "rate-limited"
-        assert house.ask("GET", "/v1/datasets", "viewer").status_code == 200, "limits are per key"
+        assert house.ask("GET", "/v1/datasets", "viewer").status_code == 200, "limits are per person"
+    finally:
+        house.close()
+
+
+def test_keys_of_one_owner_share_their_limits(tmp_path: Path) -> None:
+    house = open_house(tmp_path, requests_per_minute=8)
+    try:
+        for name in ("first", "second"):
+            wish = NewKey(name, "analyst", ("shop",), owner="ann")
+            house.keys[name] = house.books.administration.create_key(wish, actor="test")[1]
+        statuses = [house.ask("GET", "/v1/datasets", name).status_code for name in ("first", "second", "first")]
+        assert statuses == [200, 200, 429]
+        lists = {"queries": [QUERY] * 2}
+        assert house.ask("POST", "/v1/estimates", "second", json=lists).status_code == 429
     finally:
         house.close()
 
@@ -73,7 +88,7 @@ def test_a_bucket_fills_with_time_and_not_beyond_its_size() -> None:
         bucket.take("a")
 
 
-def test_a_key_may_have_so_many_requests_running_and_no_more() -> None:
+def test_a_person_may_have_so_many_requests_running_and_no_more() -> None:
     limiter = Limiter(per_minute=1000, at_once=1)
     with limiter.admit("a"):
         with pytest.raises(RateLimited), limiter.admit("a"):
@@ -102,7 +117,7 @@ def test_a_list_counts_as_that_many_requests() -> None:
         pass
 
 
-def test_a_long_list_takes_half_of_a_keys_places_and_gives_them_back() -> None:
+def test_a_long_list_takes_half_of_a_persons_places_and_gives_them_back() -> None:
     limiter = Limiter(per_minute=100_000, at_once=8)
     for _ in range(2):
         with limiter.admit("a"), limiter.admit_list("a", 16), limiter.admit("a"), limiter.admit_list("a", 16):

@@ -14,8 +14,12 @@ import pytest
 
 from service.core.amounts import CLOSED
 from service.core.errors import BudgetExhausted, Conflict, LedgerRestored
+from service.ledger import restore
 from service.ledger.book import By, Hold, Ledger
-from service.ledger.high_water import Mark, MarkedAccount, thinned
+from service.ledger.charges import Charges
+from service.ledger.high_water import thinned
+from service.ledger.marks import Mark, MarkedAccount
+from service.ledger.windows import WindowKind
 from service.store.database import Store
 from tests.fixtures.ledgers import ADMIN, GRANT, TERMS, ask, fresh_url
 from tests.fixtures.postgres import server
@@ -72,6 +76,22 @@ def spend(ledger: Ledger, asked: Hold) -> None:
     """A charge that is answered: an open one would take room from the next."""
     ledger.reserve(asked)
     ledger.settle(asked.query_id, "answered")
+
+
+def run(ledger: Ledger, owner: str) -> str:
+    asked = ask(principal=f"hk_{owner}", owner=owner)
+    ledger.reserve(asked)
+    return asked.query_id
+
+
+def roll(place: Place, dataset: str = "shop") -> None:
+    """A window of a day is set, and the day is over."""
+    with place.ledger() as ledger:
+        ledger.set_window(dataset, "day", ADMIN)
+    store = Store(place.url)
+    moved = f"UPDATE account SET window_id = '2020-01-01' WHERE dataset = '{dataset}'"
+    store.write(lambda tx: tx.exec_driver_sql(moved) and None)
+    store.close()
 
 
 @pytest.fixture
@@ -215,6 +235,96 @@ def test_failures_that_were_forgotten_count_again(place: Place) -> None:
     with place.ledger() as ledger:
         ledger.accept_restore(WHY)
         assert ledger.balance("shop").failures == 1
+        assert ledger.verify().holds
+
+
+def test_persons_failures_and_late_answers_and_the_safety_factor_come_back(place: Place) -> None:
+    put_back = place.backup()
+    with place.ledger() as ledger:
+        late = run(ledger, "ann")
+        ledger.late(late)
+        ledger.settle(late, "failed")
+        ledger.settle(run(ledger, "bob"), "failed")
+    put_back()
+    with place.ledger() as ledger:
+        assert ledger.balance("shop").safety == 4, "it has forgotten"
+        ledger.accept_restore(WHY)
+        balance, ann, bob = ledger.balance("shop"), ledger.allowance("shop", "ann"), ledger.allowance("shop", "bob")
+        assert (balance.failures, balance.late, balance.safety) == (2, 1, 8)
+        assert (ann.failures, ann.late, bob.failures, bob.late) == (1, 1, 1, 0)
+        assert ledger.verify().holds
+
+
+def test_what_was_spent_before_a_window_that_the_backup_does_not_know_counts_too(place: Place) -> None:
+    """Set and rolled after the backup: the newest mark's window has only what came after the roll."""
+    put_back = place.backup()
+    with place.ledger() as ledger:
+        spend(ledger, ask((100, 200, 300), delta=10))
+    roll(place)
+    with place.ledger() as ledger:
+        spend(ledger, ask((5, 6, 7), delta=1))
+        assert ledger.balance("shop").spent == (5, 6, 7)
+    put_back()
+    with place.ledger() as ledger:
+        assert ledger.accept_restore(WHY) == ["shop"]
+        balance = ledger.balance("shop")
+        assert (balance.spent, balance.delta_spent) == ((115, 226, 337), 12)
+        assert ledger.verify().holds
+
+
+def test_what_was_charged_ever_is_the_same_however_often_it_was_marked(place: Place) -> None:
+    """Added up from mark to mark, or from the first entry where a mark does not say."""
+    with place.ledger() as ledger:
+        spend(ledger, ask((100, 200, 300), delta=10))
+    roll(place)
+    with place.ledger() as ledger:
+        spend(ledger, ask((5, 6, 7), delta=1))
+    added_up = json.loads(place.mark.read_text())["marks"]
+    assert added_up[-1]["accounts"]["shop"]["charged"] == {"orders": [115, 226, 337], "delta": 12}
+    for name in ("charged", "kind", "late", "safety", "persons"):
+        for mark in added_up:
+            mark["accounts"].get("shop", {}).pop(name, None)
+    place.mark.write_text(json.dumps({"format": "halftone-mark/1", "marks": added_up}))
+    with place.ledger() as ledger:
+        spend(ledger, ask((1, 1, 1)))
+    newest = json.loads(place.mark.read_text())["marks"][-1]
+    assert newest["accounts"]["shop"]["charged"] == {"orders": [116, 227, 338], "delta": 12}
+
+
+@pytest.mark.parametrize(
+    ("window", "started", "kind", "marked", "counts"),
+    [
+        (None, None, None, None, 30),
+        (None, None, "day", "2026-05-16", 30),
+        ("day", "2026-05-16", "day", "2026-05-15", 0),
+        ("day", "2026-05-16", "day", "2026-05-16", 20),
+        ("day", "2026-05-16", None, None, 20),
+        ("day", "2026-05-16", "month", "2026-05-01", 20),
+        ("month", "2026-05-01", "day", "2026-05-16", 30),
+    ],
+)
+def test_what_counts_in_the_window_of_the_restored_account(  # 30 were charged since the common mark, 20 in the window
+    place: Place, window: WindowKind | None, started: str | None, kind: str | None, marked: str | None, counts: int
+) -> None:
+    account = MarkedAccount("{}", 1, 0, (1,), 0, (20,), 0, 0, marked, kind)
+    with place.ledger() as ledger:
+        balance = replace(ledger.balance("shop"), window=window, window_started=started)
+    assert restore._counting(balance, account, Charges((30,), 0)) == Charges((counts,), 0)
+
+
+def test_an_account_that_was_opened_since_has_its_window_back(place: Place) -> None:
+    put_back = place.backup()
+    with place.ledger() as ledger:
+        ledger.open_account("clinic", TERMS, GRANT, ADMIN)
+        spend(ledger, ask((100, 200, 300), dataset="clinic"))
+    roll(place, "clinic")
+    with place.ledger() as ledger:
+        spend(ledger, ask((5, 6, 7), dataset="clinic"))
+    put_back()
+    with place.ledger() as ledger:
+        assert ledger.accept_restore(WHY) == ["clinic"]
+        balance = ledger.balance("clinic")
+        assert (balance.spent, balance.window) == ((5, 6, 7), "day")
         assert ledger.verify().holds
 
 

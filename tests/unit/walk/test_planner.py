@@ -1,5 +1,6 @@
 """Planning in processes: the same questions and refusals as here, a budget, and turns."""
 
+import hashlib
 import os
 import signal
 import threading
@@ -12,9 +13,10 @@ from service.core.errors import ConstructRefused, ServiceError, SyntaxRefused, T
 from service.core.plan import Loss
 from service.core.request import Ask
 from service.privacy.accounting.costs import open_terms
-from service.walk import planner_pool, planner_process
+from service.walk import planner_pool, planner_process, process_wire
 from service.walk.planner import PlannerHere, PlanningJob
 from service.walk.planner_pool import PlannerPool
+from service.walk.planner_process import REPLY_BYTES_MAX
 from service.walk.process_wire import packed_message, unpacked_message
 from service.walk.question import Question
 from tests.fixtures.sql.corpus import accepted
@@ -33,6 +35,10 @@ def pool() -> Iterator[PlannerPool]:
 
 def ask_of(sql: str) -> Ask:
     return Ask("shop", sql, Loss("epsilon", 10**11, delta=10**9))
+
+
+def job_of(sql: str) -> PlanningJob:
+    return PlanningJob(ask_of(sql), SCHEMA, TERMS)
 
 
 def outcome(planner: PlannerHere | PlannerPool, sql: str) -> Question | tuple[object, ...]:
@@ -71,6 +77,50 @@ def test_the_same_question_is_planned_once_and_is_the_same_again(pool: PlannerPo
     finally:
         pool._turns.give("a")
         pool._turns.give("b")
+
+
+def listed(values: int, sums: int) -> str:
+    """A short text whose list is written out for every sum."""
+    inner = f"SELECT CASE WHEN age IN ({','.join(map(str, range(values)))}) THEN 1 ELSE 0 END AS f FROM customers"
+    return f"WITH c AS ({inner}) SELECT {','.join(f'SUM(f+{at})' for at in range(sums))} FROM c"
+
+
+def test_a_short_text_that_stands_for_a_large_plan_is_refused_with_a_remedy(pool: PlannerPool) -> None:
+    large = listed(950, 45)
+    assert len(large) < 5_000
+    assert len(process_wire.packed_deep(PlannerHere().plan(job_of(large), "analyst").query)) > 5 * REPLY_BYTES_MAX
+    with pytest.raises(ConstructRefused, match="written out") as refused:
+        pool.plan(job_of(large), "analyst")
+    assert "public table" in str(refused.value.extra["remedy"])
+    assert all(process.alive for process in pool._idle), "nothing was stopped in the middle"
+    assert isinstance(outcome(pool, listed(950, 4)), Question)
+
+
+def test_large_plans_are_not_remembered_and_are_read_within_a_turn(
+    pool: PlannerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, large = pool._known_bytes, job_of(listed(950, 3))
+    running: list[int] = []
+
+    def reading(message: bytes) -> object:
+        running.append(pool._turns._running["analyst"])
+        return unpacked_message(message)
+
+    monkeypatch.setattr(planner_pool, "unpacked_message", reading)
+    for _ in range(2):
+        pool.plan(large, "analyst")
+    assert running == [1, 1]
+    assert pool._known_bytes == known
+
+
+def test_what_is_remembered_is_bounded_in_bytes(pool: PlannerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_pool, "REMEMBERED_BYTES", 50_000)
+    for number in range(20):
+        pool.plan(job_of(f"{COUNTED} LIMIT {number + 1}"), "analyst")
+        assert pool._known_bytes == sum(map(len, pool._known.values())) <= 50_000
+    assert len(pool._known) > 1
+    last = hashlib.sha256(packed_message(job_of(f"{COUNTED} LIMIT 20"))).digest()
+    assert last in pool._known, "the newest stays"
 
 
 def test_a_process_that_died_is_replaced_and_nobody_notices(pool: PlannerPool) -> None:
