@@ -129,7 +129,7 @@ class ReleaseProcesses:
     def start(self, order: ReleaseOrder, slot: Slot) -> ProcessRelease:
         handed, files = slot.handed_over()
         with self._lock:
-            process = self._idle.pop() if self._idle else None
+            process = self._idle.pop(0) if self._idle else None  # one that was just started comes last
         try:
             return self._started(process or ReleaseProcess(self._loads), order, handed, files)
         except WireLost:  # it died while nobody needed it
