@@ -1,6 +1,6 @@
 """Imports as rows: which run, which files public tables come from, and what a start finds to be set right."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -89,7 +89,7 @@ class Imports:
 
         def work(tx: Transaction) -> None:
             for each, built in tables.items():
-                mine = (table.c.dataset == name) & (table.c.name == each)
+                mine = (table.c.dataset == name) & (table.c.name == each) & table.c.deleted_ms.is_(None)
                 size = built.size and size_to_text(built.size)
                 values = {"serving": table_to_text(built.table), "data_version": built.version, "size": size}
                 tx.execute(table.update().where(mine).values(values))
@@ -119,6 +119,13 @@ class Imports:
         """Files of a public table that was imported before they were written down."""
         first = files[0]
         self._store.write(lambda tx: note_public(tx, import_id, first.dataset, first.table, files))
+
+
+def refuse_running(tx: sa.Connection, name: str, left: Collection[str]) -> None:
+    """In the transaction that deletes: an import that ends later would bring back what was deleted."""
+    running = sa.select(imports.c.id).where(imports.c.dataset == name, imports.c.state == "running")
+    if any(each not in left for each in tx.execute(running).scalars()):
+        raise Conflict("an import of this dataset is running; wait until it is done", {"dataset": name})
 
 
 def refuse_public(tx: sa.Connection, files: Iterable[PublicFile], reason: str) -> None:

@@ -93,8 +93,12 @@ class Importer(Protocol):
         """What `use` makes of the units of a prepared private table, counted as for a profile when it asks for it.
         Raises NotFound for a table without data and Conflict while an import of the dataset runs."""
 
-    def remove(self, dataset: str, table: str, *, above: int = 0) -> int:
-        """A version without the table; its number. The budget is not touched: it belongs to the people."""
+    def remove(
+        self, dataset: str, table: str, *, above: int = 0, first: Callable[[], None] | None = None
+    ) -> int | None:
+        """A version without the table; its number, None where nothing of the table was prepared. The budget is not
+        touched: it belongs to the people. `first` is done before, while nobody imports into the dataset; if it raises,
+        nothing has changed. Raises Conflict while somebody imports."""
 
     def prepared_datasets(self) -> list[str]:
         """Datasets of which something is prepared, whatever the catalog says."""

@@ -3,14 +3,11 @@
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from service.admin import COMMAND_LINE
@@ -21,6 +18,7 @@ from service.ledger.claims import list_fingerprint
 from service.ledger.journal import Journal
 from service.ledger.tables import source as list_claim
 from service.store.transaction import Transaction
+from tests.fixtures.claimed import private, public, put, refused, write
 from tests.fixtures.service import House, open_house
 
 
@@ -39,44 +37,6 @@ def sources(house: House, tmp_path: Path) -> Path:
     for number, month in enumerate(("jan", "feb")):
         write(folder / "orders" / f"{month}.parquet", number)
     return folder
-
-
-def write(file: Path, number: int) -> None:
-    rows = [{"order_id": i, "customer_id": i % 5, "amount": number} for i in range(20)]
-    pq.write_table(pa.Table.from_pylist(rows), file)
-
-
-def private(path: str, kind: str = "parquet", **more: Any) -> dict[str, Any]:
-    source = {"kind": kind, "path": path, **({"table": more.pop("inner")} if "inner" in more else {})}
-    return {"source": source, "private": True, "unit": {"column": "customer_id"}, **more}
-
-
-def public(path: str, **more: Any) -> dict[str, Any]:
-    declared = private(path, **more)
-    del declared["unit"]
-    return {**declared, "private": False}
-
-
-def put(house: House, name: str, declared: dict[str, Any]) -> Any:
-    """Declare `dataset.table` and wait for its import."""
-    dataset, table = name.split(".")
-    response = house.ask("PUT", f"/v1/datasets/{dataset}/tables/{table}", json=declared)
-    while response.status_code == 202:
-        state = house.ask("GET", response.headers["location"]).json()
-        if state["state"] != "running":
-            assert state["state"] == "done", state
-            break
-        time.sleep(0.05)
-    return response
-
-
-def refused(house: House, name: str, declared: dict[str, Any], *words: str) -> dict[str, Any]:
-    response = put(house, name, declared)
-    body: dict[str, Any] = response.json()
-    assert (response.status_code, body["code"]) == (409, "conflict"), body
-    for word in words:
-        assert word in body["detail"]
-    return body
 
 
 @pytest.mark.parametrize("first", ["orders", "orders/*.parquet", "orders/jan.parquet"])
