@@ -12,9 +12,8 @@ from service.core.errors import Conflict, NotFound
 from service.core.schema import UnitVia
 from service.core.sizes import ReleasedProfile
 from service.core.versions import built_together, versions_of
-from service.engine.sources import Source
 from service.ledger.book import By
-from service.upkeep.claiming import TableSource, paths_of
+from service.upkeep.claiming import TableSource, paths_of, source_of
 
 
 class TableActs(Acts):
@@ -97,7 +96,3 @@ class TableActs(Acts):
         )
         if version is not None:
             self._catalog.set_data_version(name, version)
-
-
-def source_of(declared: SourceDeclaration) -> Source:
-    return Source(declared.kind, declared.path, declared.table)

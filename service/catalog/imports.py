@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from service.catalog.acts import now_ms
 from service.catalog.tables import dataset, imports, public_file, table
 from service.core.errors import Conflict
+from service.core.inner_table import may_be_same
 from service.core.schema import Table
 from service.core.schema_codec import table_to_text
 from service.core.sizes import Size, size_to_text
@@ -135,10 +136,10 @@ def refuse_public(tx: sa.Connection, files: Iterable[PublicFile], reason: str) -
     for at in range(0, len(paths), AT_ONCE):
         for row in tx.execute(sa.select(public_file).where(public_file.c.path.in_(paths[at : at + AT_ONCE]))):
             name = "/".join(row.path.split("/")[-2:])
-            if row.inner_table == wanted[row.path]:
+            if may_be_same(row.inner_table, wanted[row.path]):
                 raise Conflict(
                     f"{name} is public in {row.dataset}.{row.table}, and what is private anywhere is public nowhere",
-                    {"dataset": row.dataset, "table": row.table, "remedy": "delete that table first"},
+                    {"dataset": row.dataset, "table": row.table, "remedy": _deletion(tx, row.dataset)},
                 )
             if not reason:
                 raise Conflict(
@@ -149,6 +150,13 @@ def refuse_public(tx: sa.Connection, files: Iterable[PublicFile], reason: str) -
                         "remedy": 'say in "reason" why that other table is about nobody; the journal keeps it',
                     },
                 )
+
+
+def _deletion(tx: sa.Connection, name: str) -> str:
+    """How that public table is deleted: a deleted dataset comes back with its tables, so it still has it."""
+    if tx.execute(sa.select(dataset.c.deleted_ms).where(dataset.c.name == name)).scalar() is None:
+        return "delete that table first"
+    return f"{name!r} is deleted and would come back with that table: declare it again, delete the table, then it"
 
 
 def note_public(tx: Transaction, import_id: str, name: str, table_name: str, files: Iterable[PublicFile]) -> None:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.core.errors import Conflict
+from service.core.inner_table import may_be_same
 from service.ledger.grants import By
 from service.ledger.journal import Journal, canonical_json
 from service.ledger.tables import entry, source, source_content, source_file
@@ -165,9 +166,8 @@ def _refuse_other_owner(tx: Transaction, wanted: Wanted, known: Iterable[Claimed
 
 
 def _refuse_private(wanted: Wanted, known: Iterable[ClaimedFile]) -> None:
-    inner = {file.inner for file in wanted.files}
     for file in known:
-        if not file.inner or file.inner in inner:
+        if any(may_be_same(file.inner, mine.inner) for mine in wanted.files):
             raise Conflict(
                 f"{_short(file.path)} is private in {file.dataset!r}, and what is private anywhere is public nowhere",
                 {"dataset": file.dataset, "file": _short(file.path), "remedy": "declare the table private, there"},

@@ -22,7 +22,7 @@ from service.engine.import_base import Importer
 from service.engine.sources import Source
 from service.ledger.book import By, Ledger
 from service.ledger.claims import SourceFile, Wanted, list_fingerprint
-from service.upkeep.claiming import TableSource, inner_of
+from service.upkeep.claiming import TableSource, source_of
 
 log = logging.getLogger("halftone")
 
@@ -75,7 +75,7 @@ class Carrying:
         found = []
         for dataset, subject, declaration in self._ledger.declared_tables():
             declared = TableDeclaration.model_validate(declaration)
-            source = Source(declared.source.kind, declared.source.path, declared.source.table)
+            source = source_of(declared.source)
             if declared.private:
                 found.append(TableSource(dataset, subject.partition(".")[2], True, source))
         return found
@@ -96,8 +96,7 @@ class Carrying:
             return []
 
     def _claim(self, of: TableSource, paths: list[str], by: By) -> None:
-        inner = inner_of(of.source)
-        files = tuple(SourceFile(path, inode_of(path), "", inner) for path in paths)
+        files = tuple(SourceFile(path, inode_of(path), "", of.source.table or "") for path in paths)
         taken = self._ledger.carry_over(Wanted(of.dataset, of.table, True, files), by)
         if taken:
             log.warning(
@@ -110,11 +109,11 @@ class Carrying:
         private = {file.path for file in self._ledger.claimed_files()}
         for dataset in self._catalog.datasets():
             for name, declared in self._catalog.table_declarations(dataset).items():
-                source = Source(declared.source.kind, declared.source.path, declared.source.table)
+                source = source_of(declared.source)
                 paths = [] if declared.private else [str(path) for path in self._now(source)]
                 if not paths:
                     continue
-                files = tuple(PublicFile(path, inner_of(source), dataset, name) for path in paths)
+                files = tuple(PublicFile(path, source.table or "", dataset, name) for path in paths)
                 self._imports.carry_public(new_id("i"), files)
                 if private & set(paths):
                     log.warning(

@@ -13,11 +13,11 @@ from service.catalog.imports import Built, Imports, PublicFile, Served, Unfinish
 from service.catalog.store import Catalog
 from service.core.errors import Conflict, ServiceError
 from service.core.ids import new_id
+from service.core.inner_table import may_be_same
 from service.core.sizes import ReleasedProfile, Size, private_size
 from service.engine.file_facts import inode_of
 from service.engine.import_base import Importer, Prepared, PreparedFile
 from service.ledger.book import Ledger
-from service.upkeep.claiming import inner_of
 
 log = logging.getLogger("halftone")
 
@@ -99,8 +99,7 @@ class Reconciling:
     def _note_public(self, dataset: str, name: str, prepared: Prepared) -> None:
         file = prepared.tables[name]
         if not file.table.private and file.files:
-            inner = inner_of(file.source)
-            public = tuple(PublicFile(path, inner, dataset, name) for path in file.files)
+            public = tuple(PublicFile(path, file.source.table or "", dataset, name) for path in file.files)
             self._imports.carry_public(new_id("i"), public)
 
     def _is_private_by_now(self, file: PreparedFile) -> bool:
@@ -110,7 +109,8 @@ class Reconciling:
         paths = set(self._files(file))
         inodes = {inode_of(path) for path in paths} - {""}
         return any(
-            claimed.inner in ("", inner_of(file.source)) and (claimed.path in paths or inode_of(claimed.path) in inodes)
+            may_be_same(claimed.inner, file.source.table or "")
+            and (claimed.path in paths or inode_of(claimed.path) in inodes)
             for claimed in self._ledger.claimed_files()
         )
 

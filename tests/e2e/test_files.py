@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from service.admin import COMMAND_LINE
 from service.catalog.declare import TableDeclaration
 from service.core.errors import Conflict
 from service.engine.file_facts import facts_of
+from service.engine.sources import Source
+from service.ledger.book import By
 from service.ledger.claims import list_fingerprint
 from service.ledger.journal import Journal
 from service.ledger.tables import source as list_claim
 from service.store.transaction import Transaction
+from service.upkeep.claiming import TableSource, source_of
 from tests.fixtures.claimed import private, public, put, refused, write
 from tests.fixtures.service import House, open_house
 
@@ -123,6 +128,64 @@ def test_a_duckdb_file_is_one_budgets_and_other_tables_of_it_need_a_reason(house
     assert put(house, "shop.wards", {**wards, "reason": "names of wards"}).status_code == 202
 
 
+def test_a_duckdb_table_has_one_name(house: House, sources: Path) -> None:
+    with duckdb.connect(str(sources / "staff.duckdb")) as staff:
+        staff.execute("CREATE SCHEMA hr")
+        staff.execute("CREATE TABLE hr.people AS SELECT i AS customer_id FROM range(50) t(i)")
+        staff.execute('CREATE TABLE "main.wards" AS SELECT i AS customer_id FROM range(3) t(i)')
+    assert put(house, "shop.people", private("staff.duckdb", kind="duckdb", inner="hr.people")).status_code == 202
+    for name in ("people", "main.wards", "main.main.wards"):
+        response = put(house, "shop.open", public("staff.duckdb", kind="duckdb", inner=name, reason="about nobody"))
+        assert (response.status_code, "write schema.table" in response.json()["detail"]) == (422, True)
+    refused(house, "shop.open", public("staff.duckdb", kind="duckdb", inner="hr.people", reason="x"), "public nowhere")
+
+
+def test_a_duckdb_file_is_not_public_as_a_file_of_another_kind(house: House, sources: Path) -> None:
+    with duckdb.connect(str(sources / "till.csv")) as till:
+        till.execute("CREATE TABLE slips AS SELECT i AS customer_id FROM range(50) t(i)")
+    assert put(house, "shop.slips", private("till.csv", kind="duckdb", inner="slips")).status_code == 202
+    administration = house.books.administration
+    as_text = TableSource("shop", "open", False, Source("csv", "till.csv"), reason="about nobody")
+    wanted = administration._claiming.wanted(as_text)
+    with pytest.raises(Conflict, match="public nowhere"):
+        house.books.ledger.claim_files(wanted, By("test", ""))
+
+
+def test_a_table_without_schema_that_was_claimed_before_may_be_of_any(house: House, sources: Path) -> None:
+    with duckdb.connect(str(sources / "staff.duckdb")) as staff:
+        staff.execute("CREATE SCHEMA hr")
+        staff.execute("CREATE TABLE hr.people AS SELECT i AS customer_id FROM range(50) t(i)")
+    declare_as_before(house, "shop.people", private("staff.duckdb", kind="duckdb", inner="people"))
+    refused(house, "shop.open", public("staff.duckdb", kind="duckdb", inner="hr.people", reason="x"), "public nowhere")
+    assert put(house, "shop.people", private("staff.duckdb", kind="duckdb", inner="hr.people")).status_code == 202
+
+
+def test_a_parent_is_imported_again_beside_followers_that_needed_a_reason(house: House, sources: Path) -> None:
+    pq.write_table(pa.table({"customer_id": list(range(5))}), sources / "people.parquet")
+    put(house, "twin.orders", private("orders"))
+    shutil.copy(sources / "orders" / "jan.parquet", sources / "copy.parquet")
+    people = private("people.parquet", columns={"customer_id": {"unique": True}})
+    via = {"unit": {"via": {"column": "customer_id", "references": "people.customer_id"}}}
+    assert put(house, "shop.people", people).status_code == 202
+    refused(house, "shop.orders", {**private("copy.parquet"), **via}, "copy of")
+    follower = {**private("copy.parquet", reason="made-up people"), **via}
+    assert put(house, "shop.orders", follower).status_code == 202
+    assert put(house, "shop.people", people).status_code == 202
+    assert house.books.catalog.schema("shop").versions == {"people": 3, "orders": 3}
+
+
+def test_a_file_of_a_deleted_datasets_public_table_is_freed_as_the_remedy_says(house: House, sources: Path) -> None:
+    put(house, "twin.open", public("orders/jan.parquet"))
+    assert house.ask("DELETE", "/v1/datasets/twin").status_code == 204
+    body = refused(house, "shop.orders", private("orders"), "public in twin.open")
+    assert "declare it again, delete the table" in body["remedy"]
+    assert house.ask("DELETE", "/v1/datasets/twin/tables/open").status_code == 404
+    assert house.ask("PUT", "/v1/datasets/twin", json={"unit": "customer", "epsilon": "3"}).status_code in (200, 201)
+    assert house.ask("DELETE", "/v1/datasets/twin/tables/open").status_code == 204
+    assert house.ask("DELETE", "/v1/datasets/twin").status_code == 204
+    assert put(house, "shop.orders", private("orders")).status_code == 202
+
+
 def test_what_joins_a_folder_after_the_claim_is_not_opened_by_that_import(
     house: House, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +252,7 @@ def declare_as_before(house: House, name: str, declared: dict[str, Any]) -> None
     model = TableDeclaration.model_validate(declared)
     administration = house.books.administration
     inner = model.source.table or ""
-    files = [str(path) for path in administration._importer.files(_source(model))]
+    files = [str(path) for path in administration._importer.files(source_of(model.source))]
     fingerprint = list_fingerprint(files, inner)
 
     def note(tx: Transaction, act: str, subject: str, change: Any) -> None:
@@ -201,12 +264,6 @@ def declare_as_before(house: House, name: str, declared: dict[str, Any]) -> None
         administration._note(COMMAND_LINE, dataset, "")(tx, act, subject, change)
 
     house.books.catalog.begin_import(dataset, table, model, note)
-
-
-def _source(model: TableDeclaration) -> Any:
-    from service.admin.tables import source_of
-
-    return source_of(model.source)
 
 
 @pytest.mark.parametrize("how", ["start", "no start"])

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import duckdb
 
+from service.core.inner_table import qualified
 from service.core.prepared import is_key
 from service.core.schema import Column, SqlType, Table
 from service.core.schema_codec import table_from_json
@@ -122,18 +123,22 @@ def _relation(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> str:
 
 
 def _duckdb_table(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> str:
-    """A base table of an attached file. Not a view: that would be SQL of a stranger."""
+    """A base table of an attached file, under the one name that it is claimed by (service/core/inner_table.py).
+    Not a view: that would be SQL of a stranger."""
     try:
         connection.execute(f'ATTACH {string_literal(job["files"][0])} AS "source" (READ_ONLY, TYPE duckdb)')
     except duckdb.Error:
         raise unreadable(job) from None
     found = connection.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'source' AND NOT internal"
-        " AND (table_name = $1 OR schema_name || '.' || table_name = $1)",
-        [job["source_table"]],
+        " AND schema_name || '.' || table_name = $1 AND NOT contains(schema_name || table_name, '.')",
+        [qualified(job["source_table"])],
     ).fetchall()
     if len(found) != 1:
-        raise ImportRefused("the DuckDB file has no such table, or more than one: write schema.table")
+        raise ImportRefused(
+            "the DuckDB file has no such table: outside the schema main write schema.table;"
+            " names with a dot in them are not read"
+        )
     return f'"source".{quoted(found[0][0])}.{quoted(found[0][1])}'
 
 
