@@ -13,7 +13,7 @@ from service.core.schema import UnitVia
 from service.core.sizes import ReleasedProfile
 from service.core.versions import built_together, versions_of
 from service.ledger.book import By
-from service.upkeep.claiming import TableSource, paths_of, source_of
+from service.upkeep.claiming import TableSource, source_of, stamps_of
 
 
 class TableActs(Acts):
@@ -47,7 +47,7 @@ class TableActs(Acts):
         claims = self._claiming.claims(TableSource(name, table, built.private, source, declared.reason))
         claiming = self._claiming.noted(claims, By(actor, f"import of {name}.{table}"), self._note(actor, name, ""))
         import_id = self._catalog.begin_import(name, table, declared, claiming, run=self._claiming.run_of(claims))
-        only = {wanted.table: paths_of(wanted) for wanted in claims}
+        only = {wanted.table: stamps_of(wanted) for wanted in claims}
         self._queue.start(Begun(import_id, name, built, source, only, share))
         return import_id
 

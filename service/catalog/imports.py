@@ -1,7 +1,9 @@
 """Imports as rows: which run, which files public tables come from, and what a start finds to be set right."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -82,6 +84,13 @@ class Imports:
         with self._store.read() as tx:
             rows = tx.execute(sa.select(*columns).where(table.c.dataset == name)).all()
         return {row.name: Served(row.deleted_ms is not None, row.serving is not None, row.data_version) for row in rows}
+
+    def declared(self, name: str) -> dict[str, Any]:
+        """The last declaration of every live table as it was written down, also where it no longer fits."""
+        chosen = sa.select(table.c.name, table.c.declaration).where(table.c.dataset == name)
+        with self._store.read() as tx:
+            rows = tx.execute(chosen.where(table.c.deleted_ms.is_(None)).order_by(table.c.name))
+            return {row.name: json.loads(row.declaration) for row in rows}
 
     def serve(self, name: str, tables: Mapping[str, Built], gone: Iterable[str], data_version: int) -> None:
         """Serve what is prepared: these tables, in the versions that they were built in, without those that are gone.

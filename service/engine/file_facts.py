@@ -16,18 +16,19 @@ from service.core.errors import SourceRefused
 
 REMEMBERED = 20_000
 
-_Stamp = tuple[str, int, int, int, int, int]
-_hashes: dict[_Stamp, str] = {}
+_hashes: dict[tuple[str, str], str] = {}  # by path and stamp
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A real path with "device:inode" and the SHA-256 of its content, as they were when it was looked at."""
+    """A real path with "device:inode" and the SHA-256 of its content, as they were when it was looked at; `stamp`
+    tells whether the file has been written to or replaced since then."""
 
     path: str
     inode: str
     content: str
+    stamp: str
 
 
 def facts_of(paths: Iterable[Path]) -> tuple[FileFacts, ...]:
@@ -45,11 +46,25 @@ def inode_of(path: str) -> str:
     return f"{status.st_dev}:{status.st_ino}"
 
 
+def stamp_of(path: str) -> str:
+    """The stamp of the file that lies there now; empty when none does."""
+    try:
+        return _stamp(os.stat(path))
+    except OSError:
+        return ""
+
+
+def _stamp(status: os.stat_result) -> str:
+    """The system moves the last of these times with every change; nobody can set it back."""
+    parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ":".join(str(part) for part in parts)
+
+
 def _facts(path: Path) -> FileFacts:
     try:
         with path.open("rb", buffering=0) as file:
             status = os.fstat(file.fileno())
-            sign = (str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            sign = (str(path), _stamp(status))
             with _lock:
                 known = _hashes.get(sign)
             content = known or hashlib.file_digest(file, "sha256").hexdigest()
@@ -59,4 +74,4 @@ def _facts(path: Path) -> FileFacts:
         if len(_hashes) >= REMEMBERED:
             _hashes.clear()
         _hashes[sign] = content
-    return FileFacts(str(path), f"{status.st_dev}:{status.st_ino}", content)
+    return FileFacts(str(path), f"{status.st_dev}:{status.st_ino}", content, sign[1])

@@ -30,7 +30,8 @@ class Truncation:
     profiled: Callable[[Counting], int | None] | None = None
 
 
-Claimed = Mapping[str, tuple[str, ...]]  # by table, the real files that may be opened for it
+# By table, the real files that may be opened for it, each with the stamp of when it was hashed for its claim.
+Claimed = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Importer(Protocol):
     ) -> PreparedTable:
         """Build the table and whatever hangs on it, then swap. Any failure leaves the old version serving.
 
-        Of each table's files those in `only` are opened, and no others; None opens what is there. The new version's
+        Of each table's files those in `only` are opened, and no others, and refused if they have changed since; None
+        opens what is there. The new version's
         number is above `above`: numbers do not come back, also where the prepared copy is older than the catalog.
         """
 

@@ -29,12 +29,14 @@ AT_ONCE = 500  # values in one IN (…): both stores take more
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as it was found: real path, "device:inode" and SHA-256. `inner` is the table of a DuckDB file."""
+    """A file as it was found: real path, "device:inode" and SHA-256. `inner` is the table of a DuckDB file. `stamp` is
+    for the import that follows, and not kept."""
 
     path: str
     inode: str
     content: str
     inner: str = ""
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Claiming:
         """The claim of a table's files, with what they hold: reads every byte of them once."""
         paths = self._importer.files(of.source)
         inner = qualified(of.source.table)
-        files = tuple(SourceFile(each.path, each.inode, each.content, inner) for each in facts_of(paths))
+        files = tuple(SourceFile(each.path, each.inode, each.content, inner, each.stamp) for each in facts_of(paths))
         links, strangers = self._same_files({file.inode: file.path for file in files})
         listed = [str(path) for path in paths]
         return Wanted(
@@ -133,5 +133,6 @@ def _own(wanted: Wanted) -> tuple[PublicFile, ...]:
     return tuple(PublicFile(file.path, file.inner) for file in wanted.files)
 
 
-def paths_of(wanted: Wanted) -> tuple[str, ...]:
-    return tuple(file.path for file in wanted.files)
+def stamps_of(wanted: Wanted) -> dict[str, str]:
+    """The files of a claim, as an import may open them."""
+    return {file.path: file.stamp for file in wanted.files}

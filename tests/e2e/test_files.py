@@ -1,5 +1,6 @@
 """Files are people: overlaps, links, copies, public and private, over HTTP with real files."""
 
+import json
 import os
 import shutil
 import threading
@@ -11,15 +12,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 
 from service.admin import COMMAND_LINE
 from service.catalog.declare import TableDeclaration
+from service.catalog.tables import table
 from service.core.errors import Conflict
 from service.engine.file_facts import facts_of
 from service.engine.sources import Source
 from service.ledger.book import By
 from service.ledger.claims import list_fingerprint
-from service.ledger.journal import Journal
+from service.ledger.journal import Journal, canonical_json
+from service.ledger.tables import entry
 from service.ledger.tables import source as list_claim
 from service.store.transaction import Transaction
 from service.upkeep.claiming import TableSource, source_of
@@ -207,6 +211,34 @@ def test_what_joins_a_folder_after_the_claim_is_not_opened_by_that_import(
     refused(house, "twin.march", private("orders/march.parquet"), "'shop'")
 
 
+@pytest.mark.parametrize("when", ["before it is read", "while it is read"])
+def test_a_file_that_changes_between_its_claim_and_its_import_is_refused(
+    house: House, sources: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Else a copy of a known file could be swapped in after the hashes were compared."""
+    put(house, "twin.orders", private("orders/feb.parquet"))
+    administration = house.books.administration
+    child = administration._importer._child  # type: ignore[attr-defined]
+    run = child.run
+
+    def swap(job: dict[str, Any], *more: Any) -> Any:
+        if job["do"] != "build":
+            return run(job, *more)
+        answer = run(job, *more) if when == "while it is read" else None
+        old = (sources / "orders" / "jan.parquet").stat()
+        shutil.copy(sources / "orders" / "feb.parquet", sources / "orders" / "jan.parquet")
+        os.utime(sources / "orders" / "jan.parquet", ns=(old.st_atime_ns, old.st_mtime_ns))
+        return answer or run(job, *more)
+
+    monkeypatch.setattr(child, "run", swap)
+    response = house.ask("PUT", "/v1/datasets/shop/tables/orders", json=private("orders/jan.parquet"))
+    administration.wait("shop", "orders")
+    state = house.ask("GET", response.headers["location"]).json()
+    assert (state["state"], "changed while" in state["detail"]) == ("failed", True)
+    monkeypatch.undo()
+    refused(house, "shop.orders", private("orders/jan.parquet"), "copy of orders/feb.parquet")
+
+
 def test_of_an_admin_who_makes_it_public_and_one_who_makes_it_private_one_is_refused(
     house: House, sources: Path
 ) -> None:
@@ -323,3 +355,43 @@ def test_public_tables_of_before_keep_their_files_from_becoming_private(house: H
     declare_as_before(house, "twin.open", public("orders/jan.parquet"))
     house.books.administration.start()
     refused(house, "shop.jan", private("orders/jan.parquet"), "public in twin.open")
+
+
+def rewritten(house: House, change: Any) -> None:
+    """The declarations of the journal and of the catalog, as another version might have written them."""
+
+    def work(tx: Transaction) -> None:
+        tx.execute(sa.text("DROP TRIGGER entry_update_guard"))
+        for row in tx.execute(sa.select(entry)).all():
+            body = json.loads(row.body)
+            if body.get("act") == "table.put":
+                change(body["what"]["after"])
+                tx.execute(entry.update().where(entry.c.number == row.number).values(body=canonical_json(body)))
+        for row in tx.execute(sa.select(table)).all():
+            declared = json.loads(row.declaration)
+            change(declared)
+            mine = (table.c.dataset == row.dataset) & (table.c.name == row.name)
+            tx.execute(table.update().where(mine).values(declaration=json.dumps(declared)))
+
+    house.books.store.write(work)
+
+
+def test_a_declaration_of_before_that_no_longer_fits_is_carried_by_its_source(house: House, sources: Path) -> None:
+    declare_as_before(house, "shop.orders", private("orders/jan.parquet"))
+    declare_as_before(house, "twin.open", public("orders/feb.parquet"))
+    rewritten(house, lambda declared: declared.update(forgotten_field=1))
+    administration = house.books.administration
+    administration.start()
+    assert {file.path[-11:]: file.dataset for file in house.books.ledger.claimed_files()} == {"jan.parquet": "shop"}
+    kept = administration._claiming._imports.public_files()
+    assert [(file.path[-11:], file.dataset, file.table) for file in kept] == [("feb.parquet", "twin", "open")]
+
+
+@pytest.mark.parametrize("source", [None, {}, {"kind": "tape", "path": "orders"}, {"kind": "csv", "path": 7}])
+def test_a_declaration_of_before_that_can_not_be_read_stops_nothing_and_frees_no_list(
+    house: House, sources: Path, source: Any
+) -> None:
+    declare_as_before(house, "shop.orders", private("orders"))
+    rewritten(house, lambda declared: declared.update(source=source))
+    house.books.administration.start()
+    refused(house, "twin.orders", private("orders"), "'shop'")

@@ -23,7 +23,13 @@ from service.core.sizes import PublicSize, size_from_text
 from service.engine.duckdb import manifest as manifests
 from service.engine.duckdb.importing.build_folders import build_folder, sweep
 from service.engine.duckdb.importing.count_jobs import count_units, cut_when_counted
-from service.engine.duckdb.importing.declared import check_table, followers, fresh_dictionary, only_claimed
+from service.engine.duckdb.importing.declared import (
+    check_table,
+    followers,
+    fresh_dictionary,
+    only_claimed,
+    refuse_changed,
+)
 from service.engine.duckdb.importing.import_child import ImportChild, ImportOptions
 from service.engine.duckdb.manifest import Manifest, TableFile
 from service.engine.import_base import Claimed, Counting, Prepared, Told, Truncation
@@ -195,7 +201,9 @@ class DuckDBImporter:
             **self._source_fields(source),
         }
         job["files"] = files = only_claimed(draft.only, before, table.name, job["files"])
+        refuse_changed(draft.only, table.name, files)
         answer = self._child.run(job, _teller(progress))
+        refuse_changed(draft.only, table.name, files)  # what was read in between is then what was hashed
         file = f"{table.name}/v{version}.duckdb"
         draft.built[file] = work / "rows.duckdb"
         size = None if answer["size"] is None else size_from_text(answer["size"])
