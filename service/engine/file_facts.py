@@ -4,17 +4,21 @@ Hashing reads every byte once more, about a second for each gigabyte and core; a
 was last hashed by this process is not read again.
 """
 
+import ctypes
 import hashlib
 import os
+import struct
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from service.core.errors import SourceRefused
 
 REMEMBERED = 20_000
+AT_FDCWD, STATX_BTIME, STATX_BYTES = -100, 0x800, 256  # of linux/stat.h; Python's os.stat leaves this time out
 
 _hashes: dict[tuple[str, str], str] = {}  # by path and stamp
 _lock = threading.Lock()
@@ -52,6 +56,21 @@ def stamp_of(path: str) -> str:
         return _stamp(os.stat(path))
     except OSError:
         return ""
+
+
+def born_at(path: str) -> str:
+    """When the file that lies there was made, as the journal writes times; empty where no system says. Writing to a
+    file and moving it leave this as it was, and nobody can set it."""
+    facts = (ctypes.c_uint64 * (STATX_BYTES // 8))()
+    try:
+        asked = ctypes.CDLL(None).statx(AT_FDCWD, os.fsencode(path), 0, STATX_BTIME, ctypes.byref(facts))
+    except (AttributeError, OSError):  # not Linux, or one of before 2017
+        return ""
+    mask, seconds, nanoseconds = struct.unpack_from("=I76xqI", facts)
+    if asked != 0 or not mask & STATX_BTIME:
+        return ""
+    made = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{made}.{nanoseconds // 1_000_000:03}Z"
 
 
 def _stamp(status: os.stat_result) -> str:

@@ -111,6 +111,19 @@ def claimed_files(tx: sa.Connection) -> list[ClaimedFile]:
     return [ClaimedFile(*row) for row in tx.execute(sa.select(*columns).order_by(source_file.c.path))]
 
 
+def last_seen(tx: sa.Connection, file: ClaimedFile) -> str:
+    """The time of the last entry that found a claimed file with the inode of its claim; empty where none did."""
+    named = canonical_json({"inode": file.inode})[1:-1]
+    found = sa.select(entry.c.at, entry.c.body).where(
+        entry.c.kind == "source", entry.c.dataset == file.dataset, entry.c.body.contains(named, autoescape=True)
+    )
+    for row in tx.execute(found.order_by(entry.c.number.desc())):
+        listed = json.loads(row.body).get("files", ())
+        if any((each["path"], each["inode"]) == (file.path, file.inode) for each in listed):
+            return str(row.at)
+    return ""
+
+
 def list_claims(tx: sa.Connection) -> dict[str, str]:
     """Claims of the first version: fingerprint to dataset."""
     return {row.fingerprint: row.dataset for row in tx.execute(sa.select(source.c.fingerprint, source.c.dataset))}

@@ -10,11 +10,11 @@ from service.catalog.imports import ImportRun, Imports, PublicFile, refuse_publi
 from service.catalog.store import Catalog
 from service.core.inner_table import qualified
 from service.core.schema import UnitVia
-from service.engine.file_facts import facts_of, inode_of
+from service.engine.file_facts import born_at, facts_of, inode_of
 from service.engine.import_base import Importer, Prepared
 from service.engine.sources import Source
 from service.ledger.book import By, Ledger
-from service.ledger.claims import SourceFile, Wanted, list_fingerprint
+from service.ledger.claims import ClaimedFile, SourceFile, Wanted, list_fingerprint
 from service.store.transaction import Transaction
 
 
@@ -120,9 +120,19 @@ class Claiming:
             now = inode_of(claimed.path)
             if now in inodes and inodes[now] != claimed.path:
                 links[inodes[now]] = claimed.path
-            if claimed.inode in inodes and claimed.inode != now:
+            if claimed.inode in inodes and claimed.inode != now and not self._moved(claimed, inodes[claimed.inode]):
                 strangers.add(claimed.path)
         return links, frozenset(strangers)
+
+    def _moved(self, claimed: ClaimedFile, path: str) -> bool:
+        """Whether the file that has a claimed file's inode number is that file, under another path by now.
+
+        A number that came free goes to a new file soon. But one that was there already when the claimed file was seen
+        with that number is it, whatever was written to it since: no two files have a number at once. Where no system
+        says when a file was made, the number alone tells nothing.
+        """
+        born = born_at(path)
+        return bool(born) and born <= self._ledger.last_seen(claimed)
 
 
 def source_of(declared: SourceDeclaration) -> Source:

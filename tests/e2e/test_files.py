@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from service.admin import COMMAND_LINE
 from service.catalog.declare import TableDeclaration
 from service.catalog.tables import table
 from service.core.errors import Conflict
-from service.engine.file_facts import facts_of
+from service.engine.file_facts import born_at, facts_of
 from service.engine.sources import Source
 from service.ledger.book import By
 from service.ledger.claims import list_fingerprint
@@ -26,6 +27,7 @@ from service.ledger.journal import Journal, canonical_json
 from service.ledger.tables import entry
 from service.ledger.tables import source as list_claim
 from service.store.transaction import Transaction
+from service.upkeep import claiming
 from service.upkeep.claiming import TableSource, source_of
 from tests.fixtures.claimed import private, public, put, refused, write
 from tests.fixtures.service import House, open_house
@@ -74,6 +76,40 @@ def test_a_link_to_a_file_that_was_replaced_since_is_found(house: House, sources
     refused(house, "twin.orders", private("hard.parquet"), "'shop'")
 
 
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize(
+    ("born", "same"), [("2020-01-01T00:00:00.000Z", True), ("2999-01-01T00:00:00.000Z", False), ("", False)]
+)
+def test_a_file_that_was_moved_and_then_changed_is_the_file_that_it_was(
+    house: House, sources: Path, monkeypatch: pytest.MonkeyPatch, born: str, same: bool, replaced: bool
+) -> None:
+    """Its inode is that of the claim. A new file that was given the number is younger than the claim."""
+    put(house, "shop.orders", private("orders/jan.parquet"))
+    os.rename(sources / "orders" / "jan.parquet", sources / "moved.parquet")
+    write(sources / "moved.parquet", 7)
+    if replaced:
+        write(sources / "orders" / "jan.parquet", 8)
+    monkeypatch.setattr(claiming, "born_at", lambda _: born)
+    if same:
+        refused(house, "twin.orders", private("moved.parquet"), "'shop'")
+        refused(house, "twin.open", public("moved.parquet"), "'shop'", "public nowhere")
+        assert put(house, "shop.moved", private("moved.parquet")).status_code == 202, "the same budget"
+    else:
+        assert put(house, "twin.orders", private("moved.parquet")).status_code == 202
+
+
+def test_when_a_file_was_made_does_not_change_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    before = datetime.now(UTC) - timedelta(seconds=1)  # the system's clock of files moves in steps
+    file.write_text("a\n1\n")
+    born = born_at(str(file))
+    os.utime(file, (0, 0))
+    file.write_text("a\n2\n")
+    assert born == born_at(str(file.rename(tmp_path / "b.csv")))
+    assert not born or before < datetime.fromisoformat(born) < datetime.now(UTC)
+    assert born_at(str(tmp_path / "none.csv")) == ""
+
+
 def test_private_first_then_public_nowhere(house: House, sources: Path) -> None:
     put(house, "shop.orders", private("orders"))
     for name in ("shop.open", "twin.open"):
@@ -108,13 +144,15 @@ def test_a_copy_is_pointed_out_and_needs_a_reason(house: House, sources: Path) -
         assert (body["copy_of"], "reason" in body["remedy"]) == ("orders/jan.parquet", True)
     assert put(house, "shop.copy", private("copy.parquet")).status_code == 202, "the same budget needs none"
     os.rename(sources / "copy.parquet", sources / "moved.parquet")
-    refused(house, "twin.copy", private("moved.parquet"), "copy of")
+    refused(house, "twin.copy", private("moved.parquet"), "'shop'")
+    shutil.copy(sources / "moved.parquet", sources / "other.parquet")
+    refused(house, "twin.copy", private("other.parquet"), "copy of")
     reason = "made-up people, the same rows on purpose"
-    assert put(house, "twin.copy", private("moved.parquet", reason=reason)).status_code == 202
+    assert put(house, "twin.copy", private("other.parquet", reason=reason)).status_code == 202
     entries = house.ask("GET", "/v1/datasets/twin/ledger").json()
     claimed = [entry["body"] for entry in entries if entry["kind"] == "source"]
     assert [(body["why"], [file["path"][-13:] for file in body["files"]]) for body in claimed] == [
-        (reason, ["moved.parquet"])
+        (reason, ["other.parquet"])
     ]
     assert house.ask("GET", "/v1/datasets/twin/declaration").json()["tables"]["copy"]["reason"] == reason
     assert house.ask("POST", "/v1/ledger/verify").json()["holds"]
