@@ -28,7 +28,7 @@ PLAIN = set(
         admin administration amounts app apply arguments arithmetic auth base bodies body build cache casts
         check cli client clock codec command compiler conditions console count counting counts database dates
         defaults demo derive describe disjoint distinct docs duckdb emit envelope errors exact examples
-        exponential expr expressions facts fair file formats from function health histograms history ids
+        exponential expr expressions facts fair file folders formats from function health histograms history ids
         inspecting integers intervals json limits literals logs main messages metrics middleware migrate no
         numbers openapi operations over parameters parse per poll pool predict privacy problems quantile queue
         quoting ranges read reading reconciling rendered renyi reports request requests responses reuse routes

@@ -49,9 +49,9 @@ class Acts:
         self._importer = tools.importer
         self._sizing = tools.sizing
         self._dependents = tools.dependents
-        self._claiming = Claiming(tools.importer, tools.ledger, tools.imports)
+        self._claiming = Claiming(tools.catalog, tools.imports, tools.ledger, tools.importer)
         self._carrying = Carrying(tools.catalog, tools.imports, tools.ledger, tools.importer)
-        self._reconciling = Reconciling(tools.catalog, tools.imports, tools.importer)
+        self._reconciling = Reconciling(tools.catalog, tools.imports, tools.importer, tools.ledger)
         self._queue = ImportQueue(tools.catalog, tools.ledger, tools.importer, tools.sizing, self._reconciling)
 
     def _note(self, actor: str, dataset: str | None, reason: str) -> Note:

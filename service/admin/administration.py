@@ -11,7 +11,7 @@ class Administration(DatasetActs, TableActs, BudgetActs, BookActs):
 
     def start(self) -> None:
         """When a service begins: what a killed process left between files, catalog and ledger is set right."""
-        self._reconciling.start(self._ledger.is_gone)
+        self._reconciling.start()
         self._carrying.carry()
         self._carrying.claim_prepared()
         self._importer.clean()

@@ -12,9 +12,8 @@ from service.core.errors import Conflict, NotFound
 from service.core.schema import UnitVia
 from service.core.sizes import ReleasedProfile
 from service.core.versions import built_together, versions_of
-from service.engine.sources import Source
 from service.ledger.book import By
-from service.upkeep.claiming import TableSource, paths_of
+from service.upkeep.claiming import TableSource, source_of, stamps_of
 
 
 class TableActs(Acts):
@@ -44,10 +43,11 @@ class TableActs(Acts):
         built = build_table(table, declared, columns)
         check_paths({**self._catalog.schema(name).tables, table: built})
         self._carrying.carry()
+        self._reconciling.remove_deleted(name, table)
         claims = self._claiming.claims(TableSource(name, table, built.private, source, declared.reason))
         claiming = self._claiming.noted(claims, By(actor, f"import of {name}.{table}"), self._note(actor, name, ""))
         import_id = self._catalog.begin_import(name, table, declared, claiming, run=self._claiming.run_of(claims))
-        only = {wanted.table: paths_of(wanted) for wanted in claims}
+        only = {wanted.table: stamps_of(wanted) for wanted in claims}
         self._queue.start(Begun(import_id, name, built, source, only, share))
         return import_id
 
@@ -76,15 +76,23 @@ class TableActs(Acts):
         self._queue.wait(name, table)
 
     def delete_table(self, name: str, table: str, *, actor: str, reason: str) -> None:
-        served = self._catalog.schema(name).tables
-        users = [t.name for t in served.values() if isinstance(t.unit, UnitVia) and t.unit.table == table]
+        """Refused with nothing changed while an import of the dataset runs.
+
+        The catalog forgets the table, and which public files it had, before the prepared copy loses it, and nobody
+        imports in between. A process that is killed there leaves what no question can reach; a start removes it.
+        """
+        self._reconciling.reconcile(name)
+        served = self._catalog.schema(name)
+        users = [t.name for t in served.tables.values() if isinstance(t.unit, UnitVia) and t.unit.table == table]
         if users:
             raise Conflict(f"{', '.join(users)} reach their unit through {table}; delete them first")
-        self._catalog.delete_table(name, table, self._note(actor, name, reason))
-        if table in served:
-            above = self._catalog.schema(name).data_version
-            self._catalog.set_data_version(name, self._importer.remove(name, table, above=above))
-
-
-def source_of(declared: SourceDeclaration) -> Source:
-    return Source(declared.kind, declared.path, declared.table)
+        left = {each.id for each in self._reconciling.left_behind(name)}
+        note = self._note(actor, name, reason)
+        version = self._importer.remove(
+            name,
+            table,
+            above=served.data_version,
+            first=lambda: self._catalog.delete_table(name, table, note, left=left),
+        )
+        if version is not None:
+            self._catalog.set_data_version(name, version)

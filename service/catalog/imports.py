@@ -1,13 +1,16 @@
 """Imports as rows: which run, which files public tables come from, and what a start finds to be set right."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from service.catalog.acts import now_ms
 from service.catalog.tables import dataset, imports, public_file, table
 from service.core.errors import Conflict
+from service.core.inner_table import may_be_same
 from service.core.schema import Table
 from service.core.schema_codec import table_to_text
 from service.core.sizes import Size, size_to_text
@@ -82,6 +85,13 @@ class Imports:
             rows = tx.execute(sa.select(*columns).where(table.c.dataset == name)).all()
         return {row.name: Served(row.deleted_ms is not None, row.serving is not None, row.data_version) for row in rows}
 
+    def declared(self, name: str) -> dict[str, Any]:
+        """The last declaration of every live table as it was written down, also where it no longer fits."""
+        chosen = sa.select(table.c.name, table.c.declaration).where(table.c.dataset == name)
+        with self._store.read() as tx:
+            rows = tx.execute(chosen.where(table.c.deleted_ms.is_(None)).order_by(table.c.name))
+            return {row.name: json.loads(row.declaration) for row in rows}
+
     def serve(self, name: str, tables: Mapping[str, Built], gone: Iterable[str], data_version: int) -> None:
         """Serve what is prepared: these tables, in the versions that they were built in, without those that are gone.
 
@@ -89,7 +99,7 @@ class Imports:
 
         def work(tx: Transaction) -> None:
             for each, built in tables.items():
-                mine = (table.c.dataset == name) & (table.c.name == each)
+                mine = (table.c.dataset == name) & (table.c.name == each) & table.c.deleted_ms.is_(None)
                 size = built.size and size_to_text(built.size)
                 values = {"serving": table_to_text(built.table), "data_version": built.version, "size": size}
                 tx.execute(table.update().where(mine).values(values))
@@ -121,6 +131,13 @@ class Imports:
         self._store.write(lambda tx: note_public(tx, import_id, first.dataset, first.table, files))
 
 
+def refuse_running(tx: sa.Connection, name: str, left: Collection[str]) -> None:
+    """In the transaction that deletes: an import that ends later would bring back what was deleted."""
+    running = sa.select(imports.c.id).where(imports.c.dataset == name, imports.c.state == "running")
+    if any(each not in left for each in tx.execute(running).scalars()):
+        raise Conflict("an import of this dataset is running; wait until it is done", {"dataset": name})
+
+
 def refuse_public(tx: sa.Connection, files: Iterable[PublicFile], reason: str) -> None:
     """In the transaction that claims them: files that are about to be private must not serve as public."""
     wanted = {file.path: file.inner for file in files}
@@ -128,10 +145,10 @@ def refuse_public(tx: sa.Connection, files: Iterable[PublicFile], reason: str) -
     for at in range(0, len(paths), AT_ONCE):
         for row in tx.execute(sa.select(public_file).where(public_file.c.path.in_(paths[at : at + AT_ONCE]))):
             name = "/".join(row.path.split("/")[-2:])
-            if row.inner_table == wanted[row.path]:
+            if may_be_same(row.inner_table, wanted[row.path]):
                 raise Conflict(
                     f"{name} is public in {row.dataset}.{row.table}, and what is private anywhere is public nowhere",
-                    {"dataset": row.dataset, "table": row.table, "remedy": "delete that table first"},
+                    {"dataset": row.dataset, "table": row.table, "remedy": _deletion(tx, row.dataset)},
                 )
             if not reason:
                 raise Conflict(
@@ -142,6 +159,13 @@ def refuse_public(tx: sa.Connection, files: Iterable[PublicFile], reason: str) -
                         "remedy": 'say in "reason" why that other table is about nobody; the journal keeps it',
                     },
                 )
+
+
+def _deletion(tx: sa.Connection, name: str) -> str:
+    """How that public table is deleted: a deleted dataset comes back with its tables, so it still has it."""
+    if tx.execute(sa.select(dataset.c.deleted_ms).where(dataset.c.name == name)).scalar() is None:
+        return "delete that table first"
+    return f"{name!r} is deleted and would come back with that table: declare it again, delete the table, then it"
 
 
 def note_public(tx: Transaction, import_id: str, name: str, table_name: str, files: Iterable[PublicFile]) -> None:

@@ -5,7 +5,7 @@ serving. A new declaration waits until its import is done, and both change in on
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -185,11 +185,13 @@ class Catalog:
 
         self._store.write(work)
 
-    def delete_table(self, name: str, table_name: str, note: Note) -> None:
+    def delete_table(self, name: str, table_name: str, note: Note, *, left: Collection[str] = ()) -> None:
+        """Refused while an import of the dataset runs; `left` are those whose process is gone."""
         if table_name not in self.table_declarations(name):
             raise NotFound("there is no such table")
 
         def work(tx: Transaction) -> None:
+            imports_of.refuse_running(tx, name, left)
             mine = (table.c.dataset == name) & (table.c.name == table_name)
             tx.execute(table.update().where(mine).values(deleted_ms=now_ms(), serving=None))
             imports_of.keep_public(tx, name, table_name, None)
@@ -203,7 +205,7 @@ class Catalog:
     def begin_import(
         self, name: str, table_name: str, declared: TableDeclaration, note: Note, *, run: ImportRun | None = None
     ) -> str:
-        """Note what is wanted and that its import runs; the old version keeps serving."""
+        """Note what is wanted and that its import runs; the old version keeps serving, unless it was deleted."""
         import_id = new_id("i")
 
         def work(tx: Transaction) -> None:
@@ -213,7 +215,8 @@ class Catalog:
             if row is None:
                 tx.execute(table.insert().values(dataset=name, name=table_name, declaration=text))
             else:
-                tx.execute(table.update().where(mine).values(declaration=text, deleted_ms=None))
+                kept = row.serving if row.deleted_ms is None else None
+                tx.execute(table.update().where(mine).values(declaration=text, deleted_ms=None, serving=kept))
             tx.execute(imports.insert().values(
                 id=import_id, dataset=name, table=table_name, state="running", percent=0, detail="",
                 started_ms=now_ms(), owner=None if run is None else run.owner,
@@ -243,11 +246,14 @@ class Catalog:
     ) -> None:
         """Serve the prepared table from now on. `size` None: a public table keeps what was known of it. `hanging` and
         `versions`: of tables that hang on it and were built with it. A version that came later, and is served already,
-        stays."""
+        stays, and what was deleted meanwhile does not come back."""
 
         def work(tx: Transaction) -> None:
             row = tx.execute(sa.select(imports).where(imports.c.id == import_id)).one()
             mine = (table.c.dataset == row.dataset) & (table.c.name == row.table)
+            if tx.execute(sa.select(table.c.deleted_ms).where(mine)).scalar() is not None:
+                imports_of.fail(tx, import_id, "the table was deleted while it was being imported")
+                return
             older = sa.or_(table.c.data_version.is_(None), table.c.data_version <= data_version)
             tx.execute(table.update().where(mine, older).values(serving=table_to_text(built)))
             known = {**(hanging or {}), **({row.table: size} if size is not None or built.private else {})}

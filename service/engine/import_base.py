@@ -30,7 +30,8 @@ class Truncation:
     profiled: Callable[[Counting], int | None] | None = None
 
 
-Claimed = Mapping[str, tuple[str, ...]]  # by table, the real files that may be opened for it
+# By table, the real files that may be opened for it, each with the stamp of when it was hashed for its claim.
+Claimed = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Importer(Protocol):
     ) -> PreparedTable:
         """Build the table and whatever hangs on it, then swap. Any failure leaves the old version serving.
 
-        Of each table's files those in `only` are opened, and no others; None opens what is there. The new version's
+        Of each table's files those in `only` are opened, and no others, and refused if they have changed since; None
+        opens what is there. The new version's
         number is above `above`: numbers do not come back, also where the prepared copy is older than the catalog.
         """
 
@@ -93,8 +95,12 @@ class Importer(Protocol):
         """What `use` makes of the units of a prepared private table, counted as for a profile when it asks for it.
         Raises NotFound for a table without data and Conflict while an import of the dataset runs."""
 
-    def remove(self, dataset: str, table: str, *, above: int = 0) -> int:
-        """A version without the table; its number. The budget is not touched: it belongs to the people."""
+    def remove(
+        self, dataset: str, table: str, *, above: int = 0, first: Callable[[], None] | None = None
+    ) -> int | None:
+        """A version without the table; its number, None where nothing of the table was prepared. The budget is not
+        touched: it belongs to the people. `first` is done before, while nobody imports into the dataset; if it raises,
+        nothing has changed. Raises Conflict while somebody imports."""
 
     def prepared_datasets(self) -> list[str]:
         """Datasets of which something is prepared, whatever the catalog says."""

@@ -209,6 +209,11 @@ class Ledger:
         with self._store.read() as tx:
             return claims.claimed_files(tx)
 
+    def last_seen(self, file: ClaimedFile) -> str:
+        """When a claimed file was last seen to be the one that was claimed."""
+        with self._store.read() as tx:
+            return claims.last_seen(tx, file)
+
     def list_claims(self) -> dict[str, str]:
         """Claims of the first version, which are of lists of files: fingerprint to dataset."""
         with self._store.read() as tx:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.core.errors import Conflict
+from service.core.inner_table import may_be_same
 from service.ledger.grants import By
 from service.ledger.journal import Journal, canonical_json
 from service.ledger.tables import entry, source, source_content, source_file
@@ -28,12 +29,14 @@ AT_ONCE = 500  # values in one IN (…): both stores take more
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as it was found: real path, "device:inode" and SHA-256. `inner` is the table of a DuckDB file."""
+    """A file as it was found: real path, "device:inode" and SHA-256. `inner` is the table of a DuckDB file. `stamp` is
+    for the import that follows, and not kept."""
 
     path: str
     inode: str
     content: str
     inner: str = ""
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,19 @@ def claimed_files(tx: sa.Connection) -> list[ClaimedFile]:
     return [ClaimedFile(*row) for row in tx.execute(sa.select(*columns).order_by(source_file.c.path))]
 
 
+def last_seen(tx: sa.Connection, file: ClaimedFile) -> str:
+    """The time of the last entry that found a claimed file with the inode of its claim; empty where none did."""
+    named = canonical_json({"inode": file.inode})[1:-1]
+    found = sa.select(entry.c.at, entry.c.body).where(
+        entry.c.kind == "source", entry.c.dataset == file.dataset, entry.c.body.contains(named, autoescape=True)
+    )
+    for row in tx.execute(found.order_by(entry.c.number.desc())):
+        listed = json.loads(row.body).get("files", ())
+        if any((each["path"], each["inode"]) == (file.path, file.inode) for each in listed):
+            return str(row.at)
+    return ""
+
+
 def list_claims(tx: sa.Connection) -> dict[str, str]:
     """Claims of the first version: fingerprint to dataset."""
     return {row.fingerprint: row.dataset for row in tx.execute(sa.select(source.c.fingerprint, source.c.dataset))}
@@ -165,9 +181,8 @@ def _refuse_other_owner(tx: Transaction, wanted: Wanted, known: Iterable[Claimed
 
 
 def _refuse_private(wanted: Wanted, known: Iterable[ClaimedFile]) -> None:
-    inner = {file.inner for file in wanted.files}
     for file in known:
-        if not file.inner or file.inner in inner:
+        if any(may_be_same(file.inner, mine.inner) for mine in wanted.files):
             raise Conflict(
                 f"{_short(file.path)} is private in {file.dataset!r}, and what is private anywhere is public nowhere",
                 {"dataset": file.dataset, "file": _short(file.path), "remedy": "declare the table private, there"},

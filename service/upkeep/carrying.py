@@ -11,18 +11,18 @@ What is prepared is claimed too: it was imported, whatever a restored ledger rem
 
 import logging
 from pathlib import Path
+from typing import Any
 
-from service.catalog.declare import TableDeclaration
 from service.catalog.imports import Imports, PublicFile
 from service.catalog.store import Catalog
 from service.core.errors import ServiceError
 from service.core.ids import new_id
 from service.engine.file_facts import inode_of
 from service.engine.import_base import Importer
-from service.engine.sources import Source
+from service.engine.sources import ENDINGS, Source
 from service.ledger.book import By, Ledger
 from service.ledger.claims import SourceFile, Wanted, list_fingerprint
-from service.upkeep.claiming import TableSource, inner_of
+from service.upkeep.claiming import TableSource
 
 log = logging.getLogger("halftone")
 
@@ -74,10 +74,9 @@ class Carrying:
         """Every private source that was ever accepted, oldest first."""
         found = []
         for dataset, subject, declaration in self._ledger.declared_tables():
-            declared = TableDeclaration.model_validate(declaration)
-            source = Source(declared.source.kind, declared.source.path, declared.source.table)
-            if declared.private:
-                found.append(TableSource(dataset, subject.partition(".")[2], True, source))
+            of = table_source(dataset, subject.partition(".")[2], declaration)
+            if of is not None and of.private:
+                found.append(of)
         return found
 
     def _as_claimed(self, of: TableSource, lists: dict[str, str]) -> list[list[Path]]:
@@ -96,8 +95,7 @@ class Carrying:
             return []
 
     def _claim(self, of: TableSource, paths: list[str], by: By) -> None:
-        inner = inner_of(of.source)
-        files = tuple(SourceFile(path, inode_of(path), "", inner) for path in paths)
+        files = tuple(SourceFile(path, inode_of(path), "", of.source.table or "") for path in paths)
         taken = self._ledger.carry_over(Wanted(of.dataset, of.table, True, files), by)
         if taken:
             log.warning(
@@ -109,15 +107,34 @@ class Carrying:
         """Files of public tables that serve, so that nobody makes them private beside."""
         private = {file.path for file in self._ledger.claimed_files()}
         for dataset in self._catalog.datasets():
-            for name, declared in self._catalog.table_declarations(dataset).items():
-                source = Source(declared.source.kind, declared.source.path, declared.source.table)
-                paths = [] if declared.private else [str(path) for path in self._now(source)]
-                if not paths:
+            for name, declaration in self._imports.declared(dataset).items():
+                of = table_source(dataset, name, declaration)
+                paths = [] if of is None or of.private else [str(path) for path in self._now(of.source)]
+                if of is None or not paths:
                     continue
-                files = tuple(PublicFile(path, inner_of(source), dataset, name) for path in paths)
+                files = tuple(PublicFile(path, of.source.table or "", dataset, name) for path in paths)
                 self._imports.carry_public(new_id("i"), files)
                 if private & set(paths):
                     log.warning(
                         "a table is public, and a file of it is private elsewhere: delete the table",
                         extra={"dataset": dataset, "table": name},
                     )
+
+
+def table_source(dataset: str, table: str, declaration: Any) -> TableSource | None:
+    """What an old declaration says of its source, whatever else of it no longer fits: a start must not stop over it,
+    and its files must not come free. One that does not say that it is public counts as private. None, and a line in
+    the log, where no source can be read: the claim of its list stays and refuses that list, as before."""
+    try:
+        source = Source(
+            declaration["source"]["kind"], declaration["source"]["path"], declaration["source"].get("table")
+        )
+        if source.kind in ENDINGS and isinstance(source.path, str) and isinstance(source.table, str | None):
+            return TableSource(dataset, table, declaration.get("private") is not False, source)
+    except (KeyError, TypeError, AttributeError):
+        pass
+    log.warning(
+        "a declaration of before can not be read: its files are claimed only as the list that they were",
+        extra={"dataset": dataset, "table": table},
+    )
+    return None

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.catalog.acts import Note
+from service.catalog.declare import SourceDeclaration
 from service.catalog.imports import ImportRun, Imports, PublicFile, refuse_public
+from service.catalog.store import Catalog
+from service.core.inner_table import qualified
 from service.core.schema import UnitVia
-from service.engine.file_facts import facts_of, inode_of
+from service.engine.file_facts import born_at, facts_of, inode_of
 from service.engine.import_base import Importer, Prepared
 from service.engine.sources import Source
 from service.ledger.book import By, Ledger
-from service.ledger.claims import SourceFile, Wanted, list_fingerprint
+from service.ledger.claims import ClaimedFile, SourceFile, Wanted, list_fingerprint
 from service.store.transaction import Transaction
-
-MAIN = "main."  # the schema that a DuckDB table is in when nobody says
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +29,11 @@ class TableSource:
     reason: str = ""
 
 
-def inner_of(source: Source) -> str:
-    """The table of a DuckDB file under one name, also where its schema was spelled out; empty for other files."""
-    return (source.table or "").removeprefix(MAIN)
-
-
 class Claiming:
     """Looks at files before the transaction that claims them; what it finds is checked inside it."""
 
-    def __init__(self, importer: Importer, ledger: Ledger, imports: Imports) -> None:
+    def __init__(self, catalog: Catalog, imports: Imports, ledger: Ledger, importer: Importer) -> None:
+        self._catalog = catalog
         self._importer = importer
         self._ledger = ledger
         self._imports = imports
@@ -67,8 +64,8 @@ class Claiming:
     def wanted(self, of: TableSource) -> Wanted:
         """The claim of a table's files, with what they hold: reads every byte of them once."""
         paths = self._importer.files(of.source)
-        inner = inner_of(of.source)
-        files = tuple(SourceFile(each.path, each.inode, each.content, inner) for each in facts_of(paths))
+        inner = qualified(of.source.table)
+        files = tuple(SourceFile(each.path, each.inode, each.content, inner, each.stamp) for each in facts_of(paths))
         links, strangers = self._same_files({file.inode: file.path for file in files})
         listed = [str(path) for path in paths]
         return Wanted(
@@ -90,7 +87,8 @@ class Claiming:
         return (*_own(wanted), *(PublicFile(path, file.inner) for path, file in linked if file is not None))
 
     def followers(self, prepared: Prepared | None, dataset: str, table: str) -> list[TableSource]:
-        """Tables that reach their unit through this one: they are built again with it."""
+        """Tables that reach their unit through this one: they are built again with it, for the reasons that they were
+        declared with."""
         tables = {} if prepared is None else prepared.tables
         reached = [table]
         found: list[str] = []
@@ -101,7 +99,18 @@ class Claiming:
                 if isinstance(unit, UnitVia) and unit.table == parent and name not in (table, *found):
                     found.append(name)
                     reached.append(name)
-        return [TableSource(dataset, name, True, tables[name].source) for name in found]
+        reasons = self._reasons(dataset) if found else {}
+        return [
+            TableSource(dataset, name, True, source, reasons.get((name, source), ""))
+            for name, source in ((name, tables[name].source) for name in found)
+        ]
+
+    def _reasons(self, dataset: str) -> dict[tuple[str, Source], str]:
+        """A reason is about the files that it was given for: by table and source."""
+        return {
+            (name, source_of(declared.source)): declared.reason
+            for name, declared in self._catalog.table_declarations(dataset).items()
+        }
 
     def _same_files(self, inodes: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
         """Claimed files that these are hard links to, and claimed ones whose inode number went to one of these."""
@@ -111,14 +120,29 @@ class Claiming:
             now = inode_of(claimed.path)
             if now in inodes and inodes[now] != claimed.path:
                 links[inodes[now]] = claimed.path
-            if claimed.inode in inodes and claimed.inode != now:
+            if claimed.inode in inodes and claimed.inode != now and not self._moved(claimed, inodes[claimed.inode]):
                 strangers.add(claimed.path)
         return links, frozenset(strangers)
+
+    def _moved(self, claimed: ClaimedFile, path: str) -> bool:
+        """Whether the file that has a claimed file's inode number is that file, under another path by now.
+
+        A number that came free goes to a new file soon. But one that was there already when the claimed file was seen
+        with that number is it, whatever was written to it since: no two files have a number at once. Where no system
+        says when a file was made, the number alone tells nothing.
+        """
+        born = born_at(path)
+        return bool(born) and born <= self._ledger.last_seen(claimed)
+
+
+def source_of(declared: SourceDeclaration) -> Source:
+    return Source(declared.kind, declared.path, declared.table)
 
 
 def _own(wanted: Wanted) -> tuple[PublicFile, ...]:
     return tuple(PublicFile(file.path, file.inner) for file in wanted.files)
 
 
-def paths_of(wanted: Wanted) -> tuple[str, ...]:
-    return tuple(file.path for file in wanted.files)
+def stamps_of(wanted: Wanted) -> dict[str, str]:
+    """The files of a claim, as an import may open them."""
+    return {file.path: file.stamp for file in wanted.files}

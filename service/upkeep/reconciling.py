@@ -7,15 +7,17 @@ goes the other way, because the catalog's commit comes first there.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from service.catalog.imports import Built, Imports, PublicFile, Served, Unfinished
 from service.catalog.store import Catalog
-from service.core.errors import ServiceError
+from service.core.errors import Conflict, ServiceError
 from service.core.ids import new_id
+from service.core.inner_table import may_be_same
 from service.core.sizes import ReleasedProfile, Size, private_size
+from service.engine.file_facts import inode_of
 from service.engine.import_base import Importer, Prepared, PreparedFile
-from service.upkeep.claiming import inner_of
+from service.ledger.book import Ledger
 
 log = logging.getLogger("halftone")
 
@@ -26,19 +28,32 @@ FAILED = "the service stopped in mid-import; import the table again"
 class Reconciling:
     """Runs at a start for every dataset, and before each import for its own."""
 
-    def __init__(self, catalog: Catalog, imports: Imports, importer: Importer) -> None:
+    def __init__(self, catalog: Catalog, imports: Imports, importer: Importer, ledger: Ledger) -> None:
         self._catalog = catalog
         self._imports = imports
         self._importer = importer
+        self._ledger = ledger
 
-    def start(self, is_gone: Callable[[str], bool]) -> None:
+    def start(self) -> None:
         """Imports of processes that are gone ended one way or the other; those of others run on."""
-        left = [each for each in self._imports.unfinished() if each.owner is None or is_gone(each.owner)]
+        left = self.left_behind()
         for dataset in self._catalog.datasets():
             served = self.reconcile(dataset)
             self._end([each for each in left if each.dataset == dataset], served)
         known = set(self._catalog.datasets())
         self._end([each for each in left if each.dataset not in known], set())
+
+    def left_behind(self, dataset: str | None = None) -> list[Unfinished]:
+        """Imports that have not ended, and whose process is gone; None: of all datasets."""
+        found = [each for each in self._imports.unfinished() if dataset in (None, each.dataset)]
+        return [each for each in found if each.owner is None or self._ledger.is_gone(each.owner)]
+
+    def remove_deleted(self, dataset: str, table: str) -> None:
+        """Before a table that was deleted is declared again: what a killed process left of it goes, so that it comes
+        back by its own import or not at all. Raises Conflict while an import of the dataset is in the way."""
+        known, prepared = self._imports.served(dataset).get(table), self._importer.prepared(dataset)
+        if known is not None and known.deleted and prepared is not None and table in prepared.tables:
+            self._remove(dataset, table)
 
     def reconcile(self, dataset: str) -> set[str]:
         """The tables that are served as prepared since just now. Nothing is done while somebody imports."""
@@ -50,19 +65,28 @@ class Reconciling:
             changed = self._follow(dataset, prepared, served)
         for table in sorted(prepared.tables):
             if table in served and served[table].deleted:
-                self._remove(dataset, table)
+                try:
+                    self._remove(dataset, table)
+                except ServiceError as refused:
+                    log.warning("a deleted table is still prepared", extra={"dataset": dataset, "why": refused.detail})
         return changed
 
     def _follow(self, dataset: str, prepared: Prepared, served: dict[str, Served]) -> set[str]:
         profiles = self._catalog.profiles(dataset)
+        ahead = {name for name, file in prepared.tables.items() if name in served and _is_ahead(file, served[name])}
+        private = {name for name in ahead if self._is_private_by_now(prepared.tables[name])}
         behind = {
             name: Built(file.table, file.version, _size(file, profiles.get(name)))
             for name, file in prepared.tables.items()
-            if name in served
-            and not served[name].deleted
-            and (served[name].version != file.version or not served[name].serving)
+            if name in ahead - private
         }
-        gone = [name for name, table in served.items() if table.serving and name not in prepared.tables]
+        there = prepared.tables.keys() - private
+        gone = [name for name, table in served.items() if table.serving and name not in there]
+        if private:
+            log.warning(
+                "public tables are not served: files of them are private by now",
+                extra={"dataset": dataset, "tables": sorted(private)},
+            )
         if behind or gone or self._catalog.schema(dataset).data_version < prepared.data_version:
             log.warning(
                 "the catalog was brought to the prepared data", extra={"dataset": dataset, "tables": sorted(behind)}
@@ -75,15 +99,38 @@ class Reconciling:
     def _note_public(self, dataset: str, name: str, prepared: Prepared) -> None:
         file = prepared.tables[name]
         if not file.table.private and file.files:
-            inner = inner_of(file.source)
-            public = tuple(PublicFile(path, inner, dataset, name) for path in file.files)
+            public = tuple(PublicFile(path, file.source.table or "", dataset, name) for path in file.files)
             self._imports.carry_public(new_id("i"), public)
 
-    def _remove(self, dataset: str, table: str) -> None:
+    def _is_private_by_now(self, file: PreparedFile) -> bool:
+        """Whether a file of a public table was claimed since, under its path or that of a hard link."""
+        if file.table.private:
+            return False
+        paths = set(self._files(file))
+        inodes = {inode_of(path) for path in paths} - {""}
+        return any(
+            may_be_same(claimed.inner, file.source.table or "")
+            and (claimed.path in paths or inode_of(claimed.path) in inodes)
+            for claimed in self._ledger.claimed_files()
+        )
+
+    def _files(self, file: PreparedFile) -> Sequence[str]:
+        """The real files behind it; where they were not written down, those that lie there now."""
+        if file.files is not None:
+            return file.files
         try:
-            version = self._importer.remove(dataset, table, above=self._catalog.schema(dataset).data_version)
-        except ServiceError as refused:
-            log.warning("a deleted table is still prepared", extra={"dataset": dataset, "why": refused.detail})
+            return [str(path) for path in self._importer.files(file.source)]
+        except ServiceError:
+            return ()
+
+    def _remove(self, dataset: str, table: str) -> None:
+        def still_deleted() -> None:
+            if not self._imports.served(dataset)[table].deleted:
+                raise Conflict("the table was declared again meanwhile", {"table": table})
+
+        above = self._catalog.schema(dataset).data_version
+        version = self._importer.remove(dataset, table, above=above, first=still_deleted)
+        if version is None:
             return
         self._catalog.set_data_version(dataset, version)
         log.warning("a table that was deleted is no longer prepared", extra={"dataset": dataset, "tables": [table]})
@@ -97,6 +144,14 @@ class Reconciling:
             else:
                 self._imports.end(each.id, "failed", FAILED)
             log.warning("an import was left behind", extra={"dataset": each.dataset, "tables": [each.table]})
+
+
+def _is_ahead(file: PreparedFile, known: Served) -> bool:
+    """Whether the catalog has yet to follow. A table that has a version and does not serve was deleted, or its files
+    were gone: what is prepared of it from then stays out of service, and only what an import built since comes in."""
+    if known.deleted or known.serving:
+        return not known.deleted and known.version != file.version
+    return known.version is None or known.version < file.version
 
 
 def _size(file: PreparedFile, released: ReleasedProfile | None) -> Size | None:

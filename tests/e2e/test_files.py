@@ -1,10 +1,11 @@
 """Files are people: overlaps, links, copies, public and private, over HTTP with real files."""
 
+import json
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,23 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 
 from service.admin import COMMAND_LINE
 from service.catalog.declare import TableDeclaration
+from service.catalog.tables import table
 from service.core.errors import Conflict
-from service.engine.file_facts import facts_of
+from service.engine.file_facts import born_at, facts_of
+from service.engine.sources import Source
+from service.ledger.book import By
 from service.ledger.claims import list_fingerprint
-from service.ledger.journal import Journal
+from service.ledger.journal import Journal, canonical_json
+from service.ledger.tables import entry
 from service.ledger.tables import source as list_claim
 from service.store.transaction import Transaction
+from service.upkeep import claiming
+from service.upkeep.claiming import TableSource, source_of
+from tests.fixtures.claimed import private, public, put, refused, write
 from tests.fixtures.service import House, open_house
 
 
@@ -39,44 +48,6 @@ def sources(house: House, tmp_path: Path) -> Path:
     for number, month in enumerate(("jan", "feb")):
         write(folder / "orders" / f"{month}.parquet", number)
     return folder
-
-
-def write(file: Path, number: int) -> None:
-    rows = [{"order_id": i, "customer_id": i % 5, "amount": number} for i in range(20)]
-    pq.write_table(pa.Table.from_pylist(rows), file)
-
-
-def private(path: str, kind: str = "parquet", **more: Any) -> dict[str, Any]:
-    source = {"kind": kind, "path": path, **({"table": more.pop("inner")} if "inner" in more else {})}
-    return {"source": source, "private": True, "unit": {"column": "customer_id"}, **more}
-
-
-def public(path: str, **more: Any) -> dict[str, Any]:
-    declared = private(path, **more)
-    del declared["unit"]
-    return {**declared, "private": False}
-
-
-def put(house: House, name: str, declared: dict[str, Any]) -> Any:
-    """Declare `dataset.table` and wait for its import."""
-    dataset, table = name.split(".")
-    response = house.ask("PUT", f"/v1/datasets/{dataset}/tables/{table}", json=declared)
-    while response.status_code == 202:
-        state = house.ask("GET", response.headers["location"]).json()
-        if state["state"] != "running":
-            assert state["state"] == "done", state
-            break
-        time.sleep(0.05)
-    return response
-
-
-def refused(house: House, name: str, declared: dict[str, Any], *words: str) -> dict[str, Any]:
-    response = put(house, name, declared)
-    body: dict[str, Any] = response.json()
-    assert (response.status_code, body["code"]) == (409, "conflict"), body
-    for word in words:
-        assert word in body["detail"]
-    return body
 
 
 @pytest.mark.parametrize("first", ["orders", "orders/*.parquet", "orders/jan.parquet"])
@@ -103,6 +74,40 @@ def test_a_link_to_a_file_that_was_replaced_since_is_found(house: House, sources
     os.replace(sources / "new.parquet", sources / "orders" / "jan.parquet")
     os.link(sources / "orders" / "jan.parquet", sources / "hard.parquet")
     refused(house, "twin.orders", private("hard.parquet"), "'shop'")
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize(
+    ("born", "same"), [("2020-01-01T00:00:00.000Z", True), ("2999-01-01T00:00:00.000Z", False), ("", False)]
+)
+def test_a_file_that_was_moved_and_then_changed_is_the_file_that_it_was(
+    house: House, sources: Path, monkeypatch: pytest.MonkeyPatch, born: str, same: bool, replaced: bool
+) -> None:
+    """Its inode is that of the claim. A new file that was given the number is younger than the claim."""
+    put(house, "shop.orders", private("orders/jan.parquet"))
+    os.rename(sources / "orders" / "jan.parquet", sources / "moved.parquet")
+    write(sources / "moved.parquet", 7)
+    if replaced:
+        write(sources / "orders" / "jan.parquet", 8)
+    monkeypatch.setattr(claiming, "born_at", lambda _: born)
+    if same:
+        refused(house, "twin.orders", private("moved.parquet"), "'shop'")
+        refused(house, "twin.open", public("moved.parquet"), "'shop'", "public nowhere")
+        assert put(house, "shop.moved", private("moved.parquet")).status_code == 202, "the same budget"
+    else:
+        assert put(house, "twin.orders", private("moved.parquet")).status_code == 202
+
+
+def test_when_a_file_was_made_does_not_change_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    before = datetime.now(UTC) - timedelta(seconds=1)  # the system's clock of files moves in steps
+    file.write_text("a\n1\n")
+    born = born_at(str(file))
+    os.utime(file, (0, 0))
+    file.write_text("a\n2\n")
+    assert born == born_at(str(file.rename(tmp_path / "b.csv")))
+    assert not born or before < datetime.fromisoformat(born) < datetime.now(UTC)
+    assert born_at(str(tmp_path / "none.csv")) == ""
 
 
 def test_private_first_then_public_nowhere(house: House, sources: Path) -> None:
@@ -139,13 +144,15 @@ def test_a_copy_is_pointed_out_and_needs_a_reason(house: House, sources: Path) -
         assert (body["copy_of"], "reason" in body["remedy"]) == ("orders/jan.parquet", True)
     assert put(house, "shop.copy", private("copy.parquet")).status_code == 202, "the same budget needs none"
     os.rename(sources / "copy.parquet", sources / "moved.parquet")
-    refused(house, "twin.copy", private("moved.parquet"), "copy of")
+    refused(house, "twin.copy", private("moved.parquet"), "'shop'")
+    shutil.copy(sources / "moved.parquet", sources / "other.parquet")
+    refused(house, "twin.copy", private("other.parquet"), "copy of")
     reason = "made-up people, the same rows on purpose"
-    assert put(house, "twin.copy", private("moved.parquet", reason=reason)).status_code == 202
+    assert put(house, "twin.copy", private("other.parquet", reason=reason)).status_code == 202
     entries = house.ask("GET", "/v1/datasets/twin/ledger").json()
     claimed = [entry["body"] for entry in entries if entry["kind"] == "source"]
     assert [(body["why"], [file["path"][-13:] for file in body["files"]]) for body in claimed] == [
-        (reason, ["moved.parquet"])
+        (reason, ["other.parquet"])
     ]
     assert house.ask("GET", "/v1/datasets/twin/declaration").json()["tables"]["copy"]["reason"] == reason
     assert house.ask("POST", "/v1/ledger/verify").json()["holds"]
@@ -161,6 +168,64 @@ def test_a_duckdb_file_is_one_budgets_and_other_tables_of_it_need_a_reason(house
     wards = public("till.duckdb", kind="duckdb", inner="wards")
     refused(house, "shop.wards", wards, "other tables of sources/till.duckdb are private")
     assert put(house, "shop.wards", {**wards, "reason": "names of wards"}).status_code == 202
+
+
+def test_a_duckdb_table_has_one_name(house: House, sources: Path) -> None:
+    with duckdb.connect(str(sources / "staff.duckdb")) as staff:
+        staff.execute("CREATE SCHEMA hr")
+        staff.execute("CREATE TABLE hr.people AS SELECT i AS customer_id FROM range(50) t(i)")
+        staff.execute('CREATE TABLE "main.wards" AS SELECT i AS customer_id FROM range(3) t(i)')
+    assert put(house, "shop.people", private("staff.duckdb", kind="duckdb", inner="hr.people")).status_code == 202
+    for name in ("people", "main.wards", "main.main.wards"):
+        response = put(house, "shop.open", public("staff.duckdb", kind="duckdb", inner=name, reason="about nobody"))
+        assert (response.status_code, "write schema.table" in response.json()["detail"]) == (422, True)
+    refused(house, "shop.open", public("staff.duckdb", kind="duckdb", inner="hr.people", reason="x"), "public nowhere")
+
+
+def test_a_duckdb_file_is_not_public_as_a_file_of_another_kind(house: House, sources: Path) -> None:
+    with duckdb.connect(str(sources / "till.csv")) as till:
+        till.execute("CREATE TABLE slips AS SELECT i AS customer_id FROM range(50) t(i)")
+    assert put(house, "shop.slips", private("till.csv", kind="duckdb", inner="slips")).status_code == 202
+    administration = house.books.administration
+    as_text = TableSource("shop", "open", False, Source("csv", "till.csv"), reason="about nobody")
+    wanted = administration._claiming.wanted(as_text)
+    with pytest.raises(Conflict, match="public nowhere"):
+        house.books.ledger.claim_files(wanted, By("test", ""))
+
+
+def test_a_table_without_schema_that_was_claimed_before_may_be_of_any(house: House, sources: Path) -> None:
+    with duckdb.connect(str(sources / "staff.duckdb")) as staff:
+        staff.execute("CREATE SCHEMA hr")
+        staff.execute("CREATE TABLE hr.people AS SELECT i AS customer_id FROM range(50) t(i)")
+    declare_as_before(house, "shop.people", private("staff.duckdb", kind="duckdb", inner="people"))
+    refused(house, "shop.open", public("staff.duckdb", kind="duckdb", inner="hr.people", reason="x"), "public nowhere")
+    assert put(house, "shop.people", private("staff.duckdb", kind="duckdb", inner="hr.people")).status_code == 202
+
+
+def test_a_parent_is_imported_again_beside_followers_that_needed_a_reason(house: House, sources: Path) -> None:
+    pq.write_table(pa.table({"customer_id": list(range(5))}), sources / "people.parquet")
+    put(house, "twin.orders", private("orders"))
+    shutil.copy(sources / "orders" / "jan.parquet", sources / "copy.parquet")
+    people = private("people.parquet", columns={"customer_id": {"unique": True}})
+    via = {"unit": {"via": {"column": "customer_id", "references": "people.customer_id"}}}
+    assert put(house, "shop.people", people).status_code == 202
+    refused(house, "shop.orders", {**private("copy.parquet"), **via}, "copy of")
+    follower = {**private("copy.parquet", reason="made-up people"), **via}
+    assert put(house, "shop.orders", follower).status_code == 202
+    assert put(house, "shop.people", people).status_code == 202
+    assert house.books.catalog.schema("shop").versions == {"people": 3, "orders": 3}
+
+
+def test_a_file_of_a_deleted_datasets_public_table_is_freed_as_the_remedy_says(house: House, sources: Path) -> None:
+    put(house, "twin.open", public("orders/jan.parquet"))
+    assert house.ask("DELETE", "/v1/datasets/twin").status_code == 204
+    body = refused(house, "shop.orders", private("orders"), "public in twin.open")
+    assert "declare it again, delete the table" in body["remedy"]
+    assert house.ask("DELETE", "/v1/datasets/twin/tables/open").status_code == 404
+    assert house.ask("PUT", "/v1/datasets/twin", json={"unit": "customer", "epsilon": "3"}).status_code in (200, 201)
+    assert house.ask("DELETE", "/v1/datasets/twin/tables/open").status_code == 204
+    assert house.ask("DELETE", "/v1/datasets/twin").status_code == 204
+    assert put(house, "shop.orders", private("orders")).status_code == 202
 
 
 def test_what_joins_a_folder_after_the_claim_is_not_opened_by_that_import(
@@ -182,6 +247,34 @@ def test_what_joins_a_folder_after_the_claim_is_not_opened_by_that_import(
     monkeypatch.undo()
     put(house, "shop.orders", private("orders"))
     refused(house, "twin.march", private("orders/march.parquet"), "'shop'")
+
+
+@pytest.mark.parametrize("when", ["before it is read", "while it is read"])
+def test_a_file_that_changes_between_its_claim_and_its_import_is_refused(
+    house: House, sources: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Else a copy of a known file could be swapped in after the hashes were compared."""
+    put(house, "twin.orders", private("orders/feb.parquet"))
+    administration = house.books.administration
+    child = administration._importer._child  # type: ignore[attr-defined]
+    run = child.run
+
+    def swap(job: dict[str, Any], *more: Any) -> Any:
+        if job["do"] != "build":
+            return run(job, *more)
+        answer = run(job, *more) if when == "while it is read" else None
+        old = (sources / "orders" / "jan.parquet").stat()
+        shutil.copy(sources / "orders" / "feb.parquet", sources / "orders" / "jan.parquet")
+        os.utime(sources / "orders" / "jan.parquet", ns=(old.st_atime_ns, old.st_mtime_ns))
+        return answer or run(job, *more)
+
+    monkeypatch.setattr(child, "run", swap)
+    response = house.ask("PUT", "/v1/datasets/shop/tables/orders", json=private("orders/jan.parquet"))
+    administration.wait("shop", "orders")
+    state = house.ask("GET", response.headers["location"]).json()
+    assert (state["state"], "changed while" in state["detail"]) == ("failed", True)
+    monkeypatch.undo()
+    refused(house, "shop.orders", private("orders/jan.parquet"), "copy of orders/feb.parquet")
 
 
 def test_of_an_admin_who_makes_it_public_and_one_who_makes_it_private_one_is_refused(
@@ -229,7 +322,7 @@ def declare_as_before(house: House, name: str, declared: dict[str, Any]) -> None
     model = TableDeclaration.model_validate(declared)
     administration = house.books.administration
     inner = model.source.table or ""
-    files = [str(path) for path in administration._importer.files(_source(model))]
+    files = [str(path) for path in administration._importer.files(source_of(model.source))]
     fingerprint = list_fingerprint(files, inner)
 
     def note(tx: Transaction, act: str, subject: str, change: Any) -> None:
@@ -241,12 +334,6 @@ def declare_as_before(house: House, name: str, declared: dict[str, Any]) -> None
         administration._note(COMMAND_LINE, dataset, "")(tx, act, subject, change)
 
     house.books.catalog.begin_import(dataset, table, model, note)
-
-
-def _source(model: TableDeclaration) -> Any:
-    from service.admin.tables import source_of
-
-    return source_of(model.source)
 
 
 @pytest.mark.parametrize("how", ["start", "no start"])
@@ -306,3 +393,43 @@ def test_public_tables_of_before_keep_their_files_from_becoming_private(house: H
     declare_as_before(house, "twin.open", public("orders/jan.parquet"))
     house.books.administration.start()
     refused(house, "shop.jan", private("orders/jan.parquet"), "public in twin.open")
+
+
+def rewritten(house: House, change: Any) -> None:
+    """The declarations of the journal and of the catalog, as another version might have written them."""
+
+    def work(tx: Transaction) -> None:
+        tx.execute(sa.text("DROP TRIGGER entry_update_guard"))
+        for row in tx.execute(sa.select(entry)).all():
+            body = json.loads(row.body)
+            if body.get("act") == "table.put":
+                change(body["what"]["after"])
+                tx.execute(entry.update().where(entry.c.number == row.number).values(body=canonical_json(body)))
+        for row in tx.execute(sa.select(table)).all():
+            declared = json.loads(row.declaration)
+            change(declared)
+            mine = (table.c.dataset == row.dataset) & (table.c.name == row.name)
+            tx.execute(table.update().where(mine).values(declaration=json.dumps(declared)))
+
+    house.books.store.write(work)
+
+
+def test_a_declaration_of_before_that_no_longer_fits_is_carried_by_its_source(house: House, sources: Path) -> None:
+    declare_as_before(house, "shop.orders", private("orders/jan.parquet"))
+    declare_as_before(house, "twin.open", public("orders/feb.parquet"))
+    rewritten(house, lambda declared: declared.update(forgotten_field=1))
+    administration = house.books.administration
+    administration.start()
+    assert {file.path[-11:]: file.dataset for file in house.books.ledger.claimed_files()} == {"jan.parquet": "shop"}
+    kept = administration._claiming._imports.public_files()
+    assert [(file.path[-11:], file.dataset, file.table) for file in kept] == [("feb.parquet", "twin", "open")]
+
+
+@pytest.mark.parametrize("source", [None, {}, {"kind": "tape", "path": "orders"}, {"kind": "csv", "path": 7}])
+def test_a_declaration_of_before_that_can_not_be_read_stops_nothing_and_frees_no_list(
+    house: House, sources: Path, source: Any
+) -> None:
+    declare_as_before(house, "shop.orders", private("orders"))
+    rewritten(house, lambda declared: declared.update(source=source))
+    house.books.administration.start()
+    refused(house, "twin.orders", private("orders"), "'shop'")

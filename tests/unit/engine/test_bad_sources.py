@@ -1,6 +1,10 @@
 """Sources and declarations that can not be imported: refused in words, and whatever served before still does."""
 
 import copy
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +17,7 @@ from service.core.errors import CatalogRefused, SourceRefused
 from service.core.schema import BIGINT, DOUBLE, VARCHAR, Column, SqlType, UnitColumn, UnitVia
 from service.engine.duckdb.importing.import_child import ImportOptions
 from service.engine.duckdb.importing.importer import DuckDBImporter
+from service.engine.duckdb.importing.reading import ImportRefused, open_relation
 from service.engine.sources import Source
 from tests.unit.engine.place import LINES, ORDERS, TYPES, VISITS, Place, import_chain, import_visits, refuse
 from tests.unit.engine.shop import table, write_parquet
@@ -29,6 +34,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Place:
     place = Place(tmp_path_factory.mktemp("served"))
     import_visits(place)
     return place
+
+
+def write_and_leave_log(file: Path) -> Path:
+    """A DuckDB file whose table is in its log only, as a writer that was killed leaves it; where the log lies."""
+    write = (
+        f"import duckdb, os; c = duckdb.connect({str(file)!r}); c.execute('CHECKPOINT');"
+        f" c.execute('CREATE TABLE visits ({TYPES})'); c.execute('INSERT INTO visits VALUES (7, NULL, 3)');"
+        " os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", write], check=True)
+    log = file.with_name(file.name + ".wal")
+    assert log.stat().st_size > 0
+    return log
 
 
 class TestBadInput:
@@ -84,6 +102,31 @@ class TestBadInput:
                 "CREATE VIEW visits AS SELECT 1 AS person, content AS ward, 1 AS days FROM read_text('/etc/passwd')"
             )
         refuse(served, VISITS, Source("duckdb", "view.duckdb", "visits"), "no such table")
+
+    @pytest.mark.parametrize("log", ["file", "link", "link to nothing"])
+    def test_a_duckdb_file_with_a_log_beside_it(self, served: Place, tmp_path: Path, log: str) -> None:
+        """What is in the log was neither claimed nor hashed, and a link leads out of the source folders."""
+        file = served.sources / f"logged {log}.duckdb"
+        left = write_and_leave_log(tmp_path / "left.duckdb")
+        shutil.copy(tmp_path / "left.duckdb", file)
+        beside = file.with_name(file.name + ".wal")
+        if log == "file":
+            shutil.copy(left, beside)
+        else:
+            beside.symlink_to(left if log == "link" else tmp_path / "nothing")
+        source = Source("duckdb", file.name, "visits")
+        refuse(served, VISITS, source, ".wal lies beside")
+        with pytest.raises(SourceRefused) as refused:
+            served.importer.column_types(source)
+        assert "CHECKPOINT" in str(refused.value.extra["remedy"])
+
+    def test_a_log_that_comes_and_goes_while_the_file_is_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        left = write_and_leave_log(tmp_path / "left.duckdb")
+        monkeypatch.setattr(os.path, "lexists", lambda _: False)
+        with duckdb.connect() as database, pytest.raises(ImportRefused, match="lies beside"):
+            open_relation(database, {"kind": "duckdb", "files": [str(left)[:-4]], "source_table": "visits"})
 
     def test_units_of_another_type_than_the_datasets(self, served: Place) -> None:
         other = table("other", Column("person", VARCHAR), unit=UnitColumn("person"))

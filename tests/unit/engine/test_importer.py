@@ -236,9 +236,21 @@ def test_a_table_is_removed_unless_others_hang_on_it(place: Place) -> None:
         place.importer.remove("d", "orders")
     assert place.importer.remove("d", "parts") == 4
     assert sorted(place.manifest.tables) == ["lines", "orders"]
-    with pytest.raises(NotFound):
-        place.importer.remove("d", "parts")
+    assert place.importer.remove("d", "parts") is None
     assert place.manifest.data_version == 4
+
+
+def test_what_comes_before_a_removal_has_the_dataset_for_itself(place: Place) -> None:
+    import_chain(place)
+
+    def refuse_beside() -> None:
+        with pytest.raises(Conflict):
+            place.importer.remove("d", "lines")
+        raise NotFound("there is no such table")
+
+    with pytest.raises(NotFound):
+        place.importer.remove("d", "parts", first=refuse_beside)
+    assert sorted(place.manifest.tables) == ["lines", "orders", "parts"]
 
 
 def test_public_tables_have_no_units(place: Place) -> None:

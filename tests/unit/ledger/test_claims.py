@@ -60,6 +60,17 @@ def test_a_hard_link_is_the_same_file_by_its_inode(ledger: Ledger) -> None:
     ledger.claim_files(reused, ADMIN)
 
 
+def test_the_journal_tells_when_a_file_was_last_seen_as_it_was_claimed(ledger: Ledger) -> None:
+    ledger.claim_files(FOLDER, ADMIN)
+    ledger.claim_files(replace(FOLDER, files=(replace(JAN, content="written to"),)), ADMIN)
+    ledger.claim_files(replace(FOLDER, files=(replace(JAN, inode="1:99", content="replaced"),)), ADMIN)
+    seen = [entry.at for entry in ledger.entries() if entry.kind == "source"]
+    claimed = {file.path: file for file in ledger.claimed_files()}
+    assert ledger.last_seen(claimed[JAN.path]) == seen[1]
+    assert ledger.last_seen(claimed[FEB.path]) == seen[0]
+    assert ledger.last_seen(replace(claimed[FEB.path], inode=JAN.inode)) == ""
+
+
 def test_a_link_that_was_seen_before_the_transaction_is_the_same_file(ledger: Ledger) -> None:
     ledger.claim_files(FOLDER, ADMIN)
     link = SourceFile("/sources/link.csv", "1:99", "c-99")

@@ -230,7 +230,11 @@ def open_database(options: dict[str, Any], job: frames.Header) -> duckdb.DuckDBP
     connection = duckdb.connect(":memory:", config=dict(cage.AT_CONNECT))
     databases = [job[name] for name in ("units_in", "parent", "prepared") if job.get(name)]
     databases += job["files"] if job["kind"] == "duckdb" else []
-    readable = [*job["files"], *databases, *(path + ".wal" for path in databases)]  # ATTACH looks for a log
+    readable = [
+        *job["files"],
+        *databases,
+        *(path + ".wal" for path in databases),
+    ]  # ATTACH asks for a log; a source's is refused
     memory = int(options["memory_bytes"])
     for setting, value in (
         ("threads", str(int(options["threads"]))),

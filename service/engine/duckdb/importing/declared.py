@@ -1,9 +1,13 @@
 """Declarations as preparation relies on them: units, dictionaries, and tables that hang on others."""
 
+import os
+from collections.abc import Collection, Iterable
+
 from service.core.errors import CatalogRefused, Conflict, SourceRefused
 from service.core.schema import Table, UnitColumn, UnitVia
 from service.engine.duckdb.importing.coding import check_grid
 from service.engine.duckdb.manifest import Manifest
+from service.engine.file_facts import stamp_of
 from service.engine.import_base import Claimed
 
 
@@ -65,7 +69,7 @@ def only_claimed(only: Claimed | None, before: Manifest, table: str, listed: lis
     if only is None:
         return listed
     entry = before.tables.get(table)
-    claimed = only.get(table, None if entry is None else entry.files)
+    claimed: Collection[str] | None = only.get(table, None if entry is None else entry.files)
     if claimed is None:
         raise Conflict("the tables of this dataset have changed meanwhile; import again", {"table": table})
     allowed = set(claimed)
@@ -73,3 +77,15 @@ def only_claimed(only: Claimed | None, before: Manifest, table: str, listed: lis
     if not files:
         raise SourceRefused("the files of this source are no longer there", {"table": table})
     return files
+
+
+def refuse_changed(only: Claimed | None, table: str, files: Iterable[str]) -> None:
+    """Files that were written to or replaced since they were hashed for their claim: what they hold now was compared
+    with nothing. A table that came since the claim has no stamps; its own import had them."""
+    stamps = (only or {}).get(table, {})
+    changed = [file for file in files if file in stamps and stamp_of(file) != stamps[file]]
+    if changed:
+        raise SourceRefused(
+            "a file of this source changed while it was being imported; import again when nobody writes to it",
+            {"table": table, "file": os.path.basename(changed[0])},
+        )

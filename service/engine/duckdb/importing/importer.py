@@ -21,15 +21,21 @@ from service.core.schema import Table, UnitColumn, UnitVia
 from service.core.schema_codec import table_to_json
 from service.core.sizes import PublicSize, size_from_text
 from service.engine.duckdb import manifest as manifests
+from service.engine.duckdb.importing.build_folders import build_folder, sweep
 from service.engine.duckdb.importing.count_jobs import count_units, cut_when_counted
-from service.engine.duckdb.importing.declared import check_table, followers, fresh_dictionary, only_claimed
+from service.engine.duckdb.importing.declared import (
+    check_table,
+    followers,
+    fresh_dictionary,
+    only_claimed,
+    refuse_changed,
+)
 from service.engine.duckdb.importing.import_child import ImportChild, ImportOptions
 from service.engine.duckdb.manifest import Manifest, TableFile
 from service.engine.import_base import Claimed, Counting, Prepared, Told, Truncation
 from service.engine.reports import ColumnSuggestion, Inspection, PreparedTable, Progress
 from service.engine.sources import Source, find_files, plain_places
 
-BUILD_PREFIX = "_build-"
 LOCK = "_lock"
 T = TypeVar("T")
 
@@ -95,9 +101,8 @@ class DuckDBImporter:
     ) -> PreparedTable:
         check_table(table)
         began, cut = time.monotonic(), truncation or Truncation()
-        self._made(self._data_dir / "prepared")
-        folder = self._made(manifests.dataset_folder(self._data_dir, dataset))
-        with self._alone(folder), _build_folder(folder) as work:
+        folder = self._dataset_folder(dataset)
+        with self._alone(folder), build_folder(folder) as work:
             before = manifests.load_manifest(folder) or Manifest()
             version = max(before.data_version, above) + 1
             most = {**cut.most, table.name: None} if cut.profiled else cut.most
@@ -126,22 +131,25 @@ class DuckDBImporter:
             held = manifests.load_manifest(folder) or Manifest()
             if table not in held.tables:
                 raise _not_there(table)
-            with _build_folder(folder) as work:
+            with build_folder(folder) as work:
                 return use(lambda: count_units(self._child.run, work, folder / held.tables[table].file))
 
-    def remove(self, dataset: str, table: str, *, above: int = 0) -> int:
-        folder = manifests.dataset_folder(self._data_dir, dataset)
-        before = manifests.load_manifest(folder)
-        if before is None or table not in before.tables:
-            raise _not_there(table)
+    def remove(
+        self, dataset: str, table: str, *, above: int = 0, first: Callable[[], None] | None = None
+    ) -> int | None:
+        folder = self._dataset_folder(dataset)
         with self._alone(folder):
             before = manifests.load_manifest(folder) or Manifest()
             if followers(before, table):
                 raise Conflict("other tables reach their unit through this one; remove them first", {"table": table})
+            if first is not None:
+                first()
+            if table not in before.tables:
+                return None
             kept = {name: entry for name, entry in before.tables.items() if name != table}
             after = replace(before, data_version=max(before.data_version, above) + 1, tables=kept)
             manifests.save_manifest(folder, after)
-            _sweep(folder, keep=after.files | before.files)
+            sweep(folder, keep=after.files | before.files)
         return after.data_version
 
     def places(self, source: Source) -> tuple[Path, ...]:
@@ -171,7 +179,7 @@ class DuckDBImporter:
         for folder in sorted((self._data_dir / "prepared").glob("*/")):
             with contextlib.suppress(Conflict), self._alone(folder):
                 held = manifests.load_manifest(folder)
-                _sweep(folder, keep=held.files if held else set())
+                sweep(folder, keep=held.files if held else set())
         for left in self._data_dir.glob("inspect-*"):
             shutil.rmtree(left, ignore_errors=True)
 
@@ -193,7 +201,9 @@ class DuckDBImporter:
             **self._source_fields(source),
         }
         job["files"] = files = only_claimed(draft.only, before, table.name, job["files"])
+        refuse_changed(draft.only, table.name, files)
         answer = self._child.run(job, _teller(progress))
+        refuse_changed(draft.only, table.name, files)  # what was read in between is then what was hashed
         file = f"{table.name}/v{version}.duckdb"
         draft.built[file] = work / "rows.duckdb"
         size = None if answer["size"] is None else size_from_text(answer["size"])
@@ -236,11 +246,15 @@ class DuckDBImporter:
             touched.add(target.parent)
         manifests.sync_folders(sorted(touched))
         manifests.save_manifest(folder, draft.manifest)
-        _sweep(folder, keep=draft.manifest.files | before.files, builds=False)
+        sweep(folder, keep=draft.manifest.files | before.files, builds=False)
 
     def _source_fields(self, source: Source) -> dict[str, Any]:
         files = [str(path) for path in self.files(source)]
         return {"kind": source.kind, "files": files, "source_table": source.table}
+
+    def _dataset_folder(self, dataset: str) -> Path:
+        self._made(self._data_dir / "prepared")
+        return self._made(manifests.dataset_folder(self._data_dir, dataset))
 
     def _made(self, folder: Path) -> Path:
         """Prepared files are as private as their sources: for this user alone."""
@@ -274,21 +288,3 @@ def _teller(progress: Told | None) -> Callable[[dict[str, Any]], None] | None:
         return None
     counts = ("step", "steps", "part", "parts")
     return lambda frame: progress(Progress(*(int(frame[name]) for name in counts)))
-
-
-@contextlib.contextmanager
-def _build_folder(folder: Path) -> Iterator[Path]:
-    work = Path(tempfile.mkdtemp(prefix=BUILD_PREFIX, dir=folder))
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _sweep(folder: Path, keep: set[str], *, builds: bool = True) -> None:
-    for file in folder.glob("*/*.duckdb*"):
-        if not file.parent.name.startswith(BUILD_PREFIX) and str(file.relative_to(folder)) not in keep:
-            file.unlink(missing_ok=True)
-    if builds:
-        for left in folder.glob(BUILD_PREFIX + "*"):
-            shutil.rmtree(left, ignore_errors=True)

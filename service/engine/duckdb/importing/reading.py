@@ -1,9 +1,11 @@
 """Source files as a relation, inside the import child."""
 
+import os
 from dataclasses import dataclass, field
 
 import duckdb
 
+from service.core.inner_table import qualified
 from service.core.prepared import is_key
 from service.core.schema import Column, SqlType, Table
 from service.core.schema_codec import table_from_json
@@ -122,19 +124,45 @@ def _relation(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> str:
 
 
 def _duckdb_table(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> str:
-    """A base table of an attached file. Not a view: that would be SQL of a stranger."""
-    try:
-        connection.execute(f'ATTACH {string_literal(job["files"][0])} AS "source" (READ_ONLY, TYPE duckdb)')
-    except duckdb.Error:
-        raise unreadable(job) from None
+    """A base table of an attached file, under the one name that it is claimed by (service/core/inner_table.py).
+    Not a view: that would be SQL of a stranger."""
+    _attach_without_log(connection, job)
     found = connection.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'source' AND NOT internal"
-        " AND (table_name = $1 OR schema_name || '.' || table_name = $1)",
-        [job["source_table"]],
+        " AND schema_name || '.' || table_name = $1 AND NOT contains(schema_name || table_name, '.')",
+        [qualified(job["source_table"])],
     ).fetchall()
     if len(found) != 1:
-        raise ImportRefused("the DuckDB file has no such table, or more than one: write schema.table")
+        raise ImportRefused(
+            "the DuckDB file has no such table: outside the schema main write schema.table;"
+            " names with a dot in them are not read"
+        )
     return f'"source".{quoted(found[0][0])}.{quoted(found[0][1])}'
+
+
+def _attach_without_log(connection: duckdb.DuckDBPyConnection, job: frames.Header) -> None:
+    """A log beside the file can hold whole tables, and it is neither claimed nor hashed, nor must it lie in a source
+    folder. ATTACH can not be kept from it, so it is looked for before, and afterwards the database says how many bytes
+    of one it has read."""
+    path: str = job["files"][0]
+    if os.path.lexists(path + ".wal"):
+        raise _log_beside(path)
+    try:
+        connection.execute(f'ATTACH {string_literal(path)} AS "source" (READ_ONLY, TYPE duckdb)')
+        read = connection.execute("SELECT wal_size FROM pragma_database_size() WHERE database_name = 'source'")
+        size = read.fetchone()
+    except duckdb.Error:
+        raise unreadable(job) from None
+    if size != ("0 bytes",):
+        raise _log_beside(path)
+
+
+def _log_beside(path: str) -> ImportRefused:
+    file = os.path.basename(path)
+    return ImportRefused(
+        f"{file}.wal lies beside the DuckDB file: its changes are not in the file, and only the file is claimed",
+        {"file": f"{file}.wal", "remedy": "close what writes to the file, open it once in DuckDB and run CHECKPOINT"},
+    )
 
 
 def _find(wanted: str, types: dict[str, str]) -> str:
