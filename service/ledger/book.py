@@ -113,13 +113,11 @@ class Ledger:
 
     def lookup(self, principal: str, key: str) -> Attempt | None:
         """What became of the request that this principal sent under this Idempotency-Key."""
-        with self._store.read() as tx:
-            return holds.lookup(tx, principal, key)
+        return self._read(lambda tx: holds.lookup(tx, principal, key))
 
     def find(self, query_id: str) -> tuple[str, Attempt] | None:
         """The principal of a charged query and what became of it; also of one whose process died."""
-        with self._store.read() as tx:
-            return holds.find(tx, query_id)
+        return self._read(lambda tx: holds.find(tx, query_id))
 
     def recover(self) -> list[str]:
         """Settle as failed what processes that are gone left unfinished. The queries' ids.
@@ -135,40 +133,33 @@ class Ledger:
     # What anyone may know.
 
     def balance(self, dataset: str) -> Balance:
-        with self._store.read() as tx:
-            return read_balance(tx, dataset)
+        return self._read(lambda tx: read_balance(tx, dataset))
 
     def terms(self, dataset: str) -> Terms:
         return self.balance(dataset).terms
 
     def quota(self, dataset: str, prefix: str) -> Quota:
-        with self._store.read() as tx:
-            return read_quota(tx, dataset, prefix)
+        return self._read(lambda tx: read_quota(tx, dataset, prefix))
 
     def allowance(self, dataset: str, owner: str | None = None) -> Allowance:
         """Events of the dataset, or of one person there."""
-        with self._store.read() as tx:
-            return read_allowance(tx, dataset, owner)
+        return self._read(lambda tx: read_allowance(tx, dataset, owner))
 
     def seems_to_have_room(self, dataset: str, owner: str) -> bool:
         """A look before a reserve, so that whoever has to wait can do so without an engine slot."""
-        with self._store.read() as tx:
-            return seems_to_have_room(tx, dataset, owner)
+        return self._read(lambda tx: seems_to_have_room(tx, dataset, owner))
 
     def events(self, dataset: str) -> list[Allowance]:
         """The dataset's events, then those of every person who asked it: for admins."""
-        with self._store.read() as tx:
-            return read_events(tx, dataset)
+        return self._read(lambda tx: read_events(tx, dataset))
 
     def history(self, principal: str, *, dataset: str | None = None) -> list[PastCharge]:
         """An analyst's own charges, newest first, the last 100."""
-        with self._store.read() as tx:
-            return history.past_charges(tx, principal, dataset=dataset)
+        return self._read(lambda tx: history.past_charges(tx, principal, dataset=dataset))
 
     def shares(self, principal: str, query_ids: Sequence[str]) -> dict[str, int]:
         """Pico of the budget that each of these queries took; a replay took nothing and is not there."""
-        with self._store.read() as tx:
-            return history.shares(tx, principal, query_ids) if query_ids else {}
+        return self._read(lambda tx: history.shares(tx, principal, query_ids) if query_ids else {})
 
     # What admins do.
 
@@ -206,18 +197,15 @@ class Ledger:
 
     def claimed_files(self) -> list[ClaimedFile]:
         """Every private file and the budget that it belongs to."""
-        with self._store.read() as tx:
-            return claims.claimed_files(tx)
+        return self._read(lambda tx: claims.claimed_files(tx))
 
     def last_seen(self, file: ClaimedFile) -> str:
         """When a claimed file was last seen to be the one that was claimed."""
-        with self._store.read() as tx:
-            return claims.last_seen(tx, file)
+        return self._read(lambda tx: claims.last_seen(tx, file))
 
     def list_claims(self) -> dict[str, str]:
         """Claims of the first version, which are of lists of files: fingerprint to dataset."""
-        with self._store.read() as tx:
-            return claims.list_claims(tx)
+        return self._read(lambda tx: claims.list_claims(tx))
 
     def note(
         self, act: str, what: Mapping[str, Any], by: By, *, dataset: str | None = None, tx: Transaction | None = None
@@ -227,13 +215,11 @@ class Ledger:
 
     def declared_tables(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Every declaration of a table that was ever accepted, oldest first: dataset, subject, declaration."""
-        with self._store.read() as tx:
-            return list(claims.declared_tables(tx))
+        return self._read(lambda tx: list(claims.declared_tables(tx)))
 
     def was_noted(self, act: str) -> bool:
         """Whether the journal has an act of this name."""
-        with self._store.read() as tx:
-            return claims.was_noted(tx, act)
+        return self._read(lambda tx: claims.was_noted(tx, act))
 
     def owner(self) -> str:
         """The name under which this process holds its lock: what it began, it can be seen to have left."""
@@ -243,8 +229,7 @@ class Ledger:
         return self._alive().is_gone(owner)
 
     def entries(self, *, dataset: str | None = None, after: int = 0, limit: int = 100) -> list[Entry]:
-        with self._store.read() as tx:
-            return list(entries(tx, after=after, dataset=dataset, limit=limit))
+        return self._read(lambda tx: list(entries(tx, after=after, dataset=dataset, limit=limit)))
 
     def restored(self) -> Restored | None:
         """Whether this ledger is another one than the data folder's mark was made from."""
@@ -282,6 +267,10 @@ class Ledger:
             self._mark.close()
         if self._presence is not None:
             self._presence.close()
+
+    def _read(self, look: Callable[[Transaction], T]) -> T:
+        with self._store.read() as tx:
+            return look(tx)
 
     def _do(self, tx: Transaction | None, work: Callable[[Transaction], T]) -> T:
         return self._store.write(work) if tx is None else work(tx)
