@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import sqlalchemy as sa
+
 from service.core.amounts import Terms
 from service.core.errors import AnswerFailed, Conflict, ServiceError
 from service.ledger import claims, grants, history, holds, restore
@@ -268,7 +270,7 @@ class Ledger:
         if self._presence is not None:
             self._presence.close()
 
-    def _read(self, look: Callable[[Transaction], T]) -> T:
+    def _read(self, look: Callable[[sa.Connection], T]) -> T:
         with self._store.read() as tx:
             return look(tx)
 
