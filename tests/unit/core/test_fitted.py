@@ -13,7 +13,8 @@ DEFAULTS = Defaults(epsilon=PICO // 2)
 
 
 def of(counts: tuple[int, ...], most: int, deviation: float = 0.0) -> dict[str, Size]:
-    return {"visits": size_of_profile(Profile(counts, deviation, "q_profile"), most)}
+    """With an empty last bin, as nearly every profile has one: the last one holds everybody beyond."""
+    return {"visits": size_of_profile(Profile((*counts, 0), deviation, "q_profile"), most)}
 
 
 def rows(sizes: dict[str, Size], groups: int | None = 1, defaults: Defaults = DEFAULTS) -> int | None:
