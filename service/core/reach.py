@@ -140,4 +140,3 @@ def spread_of(reach: Reach, sizes: Mapping[str, Size], *, typical: bool = False)
         (low, factor * high + reach.constant, units) for low, high, units in size.profile.bins_apart(size.most)
     )
     return Spread(highest, bins, size.profile.deviation, reach.constant)
-
