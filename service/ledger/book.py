@@ -50,16 +50,24 @@ class Ledger:
 
     # What every query does.
 
-    def reserve(self, asked: Hold) -> int:
-        """Charge, durably; the entry's number. Raises BudgetExhausted, DatasetPaused,
+    def reserve(self, asked: Hold, write: Callable[[Transaction], None] | None = None) -> int:
+        """Charge, durably, and run `write` in the same commit; the entry's number. `write` may refuse with a
+        ServiceError, which costs nothing either. Raises BudgetExhausted, DatasetPaused,
         LedgerRestored, IdempotencyKeyReused, AttemptExists or, when so many queries run as may still fail, NoRoomYet:
         none of them costs anything, and after the last one it is worth to wait and try again. Whatever else is raised
         may have come after the commit: then it costs what it costs, and the hold is closed as failed."""
         process = self._alive().owner
         if self._mark is not None:
             self._mark.refuse_if_restored()
+
+        def work(tx: Transaction) -> int:
+            number = holds.reserve(tx, asked, process)
+            if write is not None:
+                write(tx)
+            return number
+
         try:
-            number = self._store.write(lambda tx: holds.reserve(tx, asked, process))
+            number = self._store.write(work)
             self._moved()
         except (ServiceError, AttemptExists):
             raise
