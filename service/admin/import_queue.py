@@ -82,8 +82,7 @@ class ImportQueue:
                 begun.table,
                 data_version=prepared.data_version,
                 detail=" ".join([*prepared.warnings, *sized.told(prepared)]),
-                size=prepared.size or sized.size,
-                hanging=sized.hanging(prepared),
+                sizes=lambda profiles: sized.sizes(prepared, profiles),
                 versions=prepared.versions,
             )
         except ServiceError as refused:

@@ -5,7 +5,7 @@ serving. A new declaration waits until its import is done, and both change in on
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -240,13 +240,13 @@ class Catalog:
         *,
         data_version: int,
         detail: str,
-        size: Size | None = None,
-        hanging: Mapping[str, Size | None] | None = None,
+        sizes: Callable[[Mapping[str, ReleasedProfile]], Mapping[str, Size | None]],
         versions: Mapping[str, int] | None = None,
     ) -> None:
-        """Serve the prepared table from now on. `size` None: a public table keeps what was known of it. `hanging` and
-        `versions`: of tables that hang on it and were built with it. A version that came later, and is served already,
-        stays, and what was deleted meanwhile does not come back."""
+        """Serve the prepared table from now on. `sizes` and `versions` are also of tables that hang on it and were
+        built with it; sizes are made from the profiles of this moment, so that one which was bought since the copy was
+        ready is not taken back. A version that came later, and is served already, stays, and what was deleted
+        meanwhile does not come back."""
 
         def work(tx: Transaction) -> None:
             row = tx.execute(sa.select(imports).where(imports.c.id == import_id)).one()
@@ -256,8 +256,7 @@ class Catalog:
                 return
             older = sa.or_(table.c.data_version.is_(None), table.c.data_version <= data_version)
             tx.execute(table.update().where(mine, older).values(serving=table_to_text(built)))
-            known = {**(hanging or {}), **({row.table: size} if size is not None or built.private else {})}
-            for name, each in known.items():
+            for name, each in sizes(read_profiles(tx, row.dataset)).items():
                 its = (table.c.dataset == row.dataset) & (table.c.name == name)
                 tx.execute(table.update().where(its, older).values(size=each and size_to_text(each)))
             tx.execute(imports_of.ended(import_id, "done", detail))

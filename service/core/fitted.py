@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from service.core.amounts import PICO
 from service.core.reach import Reach, spread_of
@@ -20,6 +20,7 @@ from service.core.sizes import PrivateSize, Size
 REFERENCE_EPSILON = PICO // 10  # where the dataset has no default
 GROUPS_ASSUMED = 10  # of keys that are declared nowhere
 ROWS_MAX = 1 << 31
+GROUPS_EXACT = 16  # more groups count as the next power of two: lists of keys make any number of them
 PEAK = 4  # how many times the usual value of a sum its largest one is taken to be: noise is made for the largest
 
 
@@ -36,6 +37,14 @@ class Basis:
     @property
     def digest(self) -> str:
         return hashlib.sha256(basis_to_text(self).encode()).hexdigest()
+
+    @property
+    def rounded(self) -> "Basis":
+        """What new defaults are chosen and stored for: a few sizes of many groups instead of each. Never fewer groups
+        than there are."""
+        if self.groups is None or self.groups <= GROUPS_EXACT:
+            return self
+        return replace(self, groups=1 << (self.groups - 1).bit_length())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from service.core.sizes import PrivateSize, Profile, Size
+from service.core.sizes import PrivateSize, Size
 
 Z = 2.2  # deviations on either side: both ends hold with at least 95 %, for Laplace and for Gaussian noise
 VISIBLE = 2  # deviations from which on a bin counts when a default is chosen
@@ -136,15 +136,7 @@ def spread_of(reach: Reach, sizes: Mapping[str, Size], *, typical: bool = False)
     highest = most * size.most + reach.constant
     if size.profile is None:
         return Spread(highest, constant=reach.constant)
-    bins = tuple((low, factor * high + reach.constant, units) for low, high, units in _bins(size.profile, size.most))
+    bins = tuple(
+        (low, factor * high + reach.constant, units) for low, high, units in size.profile.bins_apart(size.most)
+    )
     return Spread(highest, bins, size.profile.deviation, reach.constant)
-
-
-def _bins(profile: Profile, most: int) -> Iterator[tuple[int, int, int]]:
-    """(fewest, most, units) of every released count by itself: those beyond `most` keep `most`, and each has its own
-    noise."""
-    kept = 1
-    for at, units in enumerate(profile.counts):
-        low, high = (1 if at == 0 else 2 ** (at - 1) + 1), 2**at
-        kept = low if low <= most else kept
-        yield min(low, kept), min(high, most), units

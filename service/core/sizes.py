@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 SLACK = 4  # deviations of noise that a bound on a private size allows for
@@ -31,23 +32,21 @@ class Profile:
     deviation: float
     query_id: str
 
-    def bins(self, most: int) -> Iterator[tuple[int, int, int]]:
-        """(fewest rows, most rows, released units) of every bin. Units with more than `most` rows keep `most`: they
-        are counted in the bin that `most` lies in, which ends there."""
-        beyond = 0
-        kept: list[tuple[int, int, int]] = []
+    def bins_apart(self, most: int) -> Iterator[tuple[int, int, int]]:
+        """(fewest rows, most rows, released units) of every released count by itself, each with its own noise. Units
+        with more than `most` rows keep `most`: their bins are the one that `most` lies in, which ends there. So does
+        the last bin, whatever its number: it holds everybody beyond."""
+        fewest = 1
         for at, units in enumerate(self.counts):
             low, high = (1 if at == 0 else 2 ** (at - 1) + 1), 2**at
-            if at == len(self.counts) - 1:
-                high = most
-            if low <= most:
-                kept.append((low, min(high, most), units))
-            else:
-                beyond += units
-        if kept and beyond:
-            low, high, units = kept[-1]
-            kept[-1] = (low, high, units + beyond)
-        yield from kept
+            fewest = low if low <= most else fewest
+            yield fewest, most if at == len(self.counts) - 1 else min(high, most), units
+
+    def bins(self, most: int) -> Iterator[tuple[int, int, int]]:
+        """The same with those that are one bin added up."""
+        for fewest, group in groupby(self.bins_apart(most), key=lambda each: each[0]):
+            same = list(group)
+            yield fewest, same[-1][1], sum(units for _, _, units in same)
 
     @property
     def kept(self) -> int:
@@ -117,16 +116,10 @@ def private_size(released: ReleasedProfile | None, most: int | None, expected_ro
 
 
 def _at_most(profile: Profile, most: int, power: int) -> int:
-    """Σ units·rows^power over the bins, with SLACK deviations of that sum's noise on top; never below 0.
-
-    Bins beyond `most` are merged into the last one, whose noise is then that of several.
-    """
-    merged = max(1, sum(1 for at in range(len(profile.counts)) if at == 0 or 2 ** (at - 1) + 1 > most))
-    bins = list(profile.bins(most))
+    """Σ units·rows^power over the bins, with SLACK deviations of that sum's noise on top; never below 0."""
+    bins = list(profile.bins_apart(most))
     total: int = sum(units * high**power for _, high, units in bins)
     squares: int = sum(high ** (2 * power) for _, high, _ in bins)
-    if bins:
-        squares += (merged - 1) * bins[-1][1] ** (2 * power)
     return max(0, math.ceil(total + SLACK * profile.deviation * math.sqrt(float(squares))))
 
 

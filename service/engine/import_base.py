@@ -116,16 +116,15 @@ class Importer(Protocol):
 
 
 class SizedImport(Protocol):
-    """What one import learns of its table's size. `truncation` goes into it; `size`, which is public, comes out of it,
-    with the sizes of the tables that were built with it (`hanging`), and what its admin is `told`."""
+    """What one import learns of its table's size. `truncation` goes into it; `sizes`, which are public, come out of it,
+    and what its admin is `told`."""
 
     @property
     def truncation(self) -> Truncation: ...
 
-    @property
-    def size(self) -> Size | None: ...
-
-    def hanging(self, prepared: PreparedTable) -> dict[str, Size | None]: ...
+    def sizes(self, prepared: PreparedTable, profiles: Mapping[str, ReleasedProfile]) -> dict[str, Size | None]:
+        """Of the table and of those that were built with it, by the profiles as they are stored when sizes are written
+        down. None: not known any more; one that is not in it keeps what was known."""
 
     def told(self, prepared: PreparedTable) -> list[str]: ...
 

@@ -52,16 +52,24 @@ class Ledger:
 
     # What every query does.
 
-    def reserve(self, asked: Hold) -> int:
-        """Charge, durably; the entry's number. Raises BudgetExhausted, DatasetPaused,
+    def reserve(self, asked: Hold, write: Callable[[Transaction], None] | None = None) -> int:
+        """Charge, durably, and run `write` in the same commit; the entry's number. `write` may refuse with a
+        ServiceError, which costs nothing either. Raises BudgetExhausted, DatasetPaused,
         LedgerRestored, IdempotencyKeyReused, AttemptExists or, when so many queries run as may still fail, NoRoomYet:
         none of them costs anything, and after the last one it is worth to wait and try again. Whatever else is raised
         may have come after the commit: then it costs what it costs, and the hold is closed as failed."""
         process = self._alive().owner
         if self._mark is not None:
             self._mark.refuse_if_restored()
+
+        def work(tx: Transaction) -> int:
+            number = holds.reserve(tx, asked, process)
+            if write is not None:
+                write(tx)
+            return number
+
         try:
-            number = self._store.write(lambda tx: holds.reserve(tx, asked, process))
+            number = self._store.write(work)
             self._moved()
         except (ServiceError, AttemptExists):
             raise
@@ -205,9 +213,9 @@ class Ledger:
         """When a claimed file was last seen to be the one that was claimed."""
         return self._read(lambda tx: claims.last_seen(tx, file))
 
-    def list_claims(self) -> dict[str, str]:
-        """Claims of the first version, which are of lists of files: fingerprint to dataset."""
-        return self._read(lambda tx: claims.list_claims(tx))
+    def list_claims(self, *, unless: str) -> dict[str, str]:
+        """Claims of the first version, which are of lists of files: fingerprint to dataset; none after that act."""
+        return self._read(lambda tx: claims.list_claims(tx, unless))
 
     def note(
         self, act: str, what: Mapping[str, Any], by: By, *, dataset: str | None = None, tx: Transaction | None = None
@@ -218,10 +226,6 @@ class Ledger:
     def declared_tables(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Every declaration of a table that was ever accepted, oldest first: dataset, subject, declaration."""
         return self._read(lambda tx: list(claims.declared_tables(tx)))
-
-    def was_noted(self, act: str) -> bool:
-        """Whether the journal has an act of this name."""
-        return self._read(lambda tx: claims.was_noted(tx, act))
 
     def owner(self) -> str:
         """The name under which this process holds its lock: what it began, it can be seen to have left."""

@@ -124,8 +124,10 @@ def last_seen(tx: sa.Connection, file: ClaimedFile) -> str:
     return ""
 
 
-def list_claims(tx: sa.Connection) -> dict[str, str]:
-    """Claims of the first version: fingerprint to dataset."""
+def list_claims(tx: sa.Connection, unless: str) -> dict[str, str]:
+    """Claims of the first version: fingerprint to dataset. None where the journal has the act `unless`."""
+    if next(_notes(tx, unless), None) is not None:
+        return {}
     return {row.fingerprint: row.dataset for row in tx.execute(sa.select(source.c.fingerprint, source.c.dataset))}
 
 
@@ -153,10 +155,6 @@ def declared_tables(tx: sa.Connection) -> Iterator[tuple[str, str, dict[str, Any
     for made in _notes(tx, "table.put"):
         what = json.loads(made.body)["what"]
         yield made.dataset, what["subject"], what["after"]
-
-
-def was_noted(tx: sa.Connection, act: str) -> bool:
-    return next(_notes(tx, act), None) is not None
 
 
 def _notes(tx: sa.Connection, act: str) -> Iterator[Any]:

@@ -45,8 +45,8 @@ class Carrying:
         """Once per process; does nothing on a store that never had such claims, or whose claims were carried."""
         if self._done:
             return
-        lists = self._ledger.list_claims()
-        if lists and not self._ledger.was_noted(ACT):
+        lists = self._ledger.list_claims(unless=ACT)
+        if lists:
             self._carry_lists(lists)
             self._carry_public()
             self._ledger.note(ACT, {"subject": f"{len(lists)} claims"}, SERVICE)

@@ -15,6 +15,7 @@ import logging
 import time
 from dataclasses import dataclass
 
+from service.catalog.kept_bounds import DefaultsMoved
 from service.catalog.store import Catalog
 from service.core.boundary import ReleasedTable
 from service.core.errors import AnswerFailed, FailedForNothing, OuterRefused, ServiceError, TooBusy
@@ -135,11 +136,12 @@ class Walker:
                 return None
             runs = _emitted(question, slot, job.query_id)
             balance = tools.ledger.balance(dataset).after(question.priced.cost)
-            if not self._keep_bounds(question):
-                return None
             job.refuse_if_cancelled()
             try:
                 entry = self._reserve(job, question, submission)
+            except DefaultsMoved:
+                job.waits_again()
+                return None
             except NoRoomYet:
                 job.waits_again()
                 raise
@@ -147,12 +149,8 @@ class Walker:
             tables = self._released_in_time(job.query_id, question, runs, slot)
         return Charged(question, submission, job.query_id, entry, balance, tables)
 
-    def _keep_bounds(self, question: Question) -> bool:
-        """Store the fitted defaults before they are paid for; False: others are stored by now, so price it again."""
-        used = {each.basis: each.bounds for each in question.chosen if each is not None}
-        return not used or self._tools.catalog.kept_bounds.keep(question.query.dataset, used) == used
-
     def _reserve(self, job: Job, question: Question, submission: Submission) -> int:
+        """Defaults that this question is the first to use are stored in the commit of its charge."""
         priced = question.priced
         hold = Hold(
             query_id=job.query_id,
@@ -165,10 +163,12 @@ class Walker:
             receipt=receipt(question),
             owner=submission.principal.person,
         )
+        used = {each.basis: each.bounds for each in question.chosen if each is not None}
+        keeping = self._tools.catalog.kept_bounds.keeping(hold.dataset, used)
         if submission.line is not None:
             submission.line.take(question)
         try:
-            return self._tools.ledger.reserve(hold)
+            return self._tools.ledger.reserve(hold, keeping)
         except (ServiceError, AttemptExists):  # refused; whatever else is raised may have been charged
             if submission.line is not None:
                 submission.line.give_back()

@@ -2,24 +2,29 @@
 
 Bounds keep at most so many rows of one unit. How many rows that leaves out is known as far as a profile is
 (service/core/reach.py): an interval in rows, of the question's tables as they were profiled. Under a condition its
-upper end still holds. Of a count the share is at most lost / (lost + released count); of a sum only the amount is
-bounded, and an average is shifted rather than lowered.
+upper end still holds. Of a count the share is at most lost / (lost + lower end of the released count); of a sum only
+the amount is bounded, and an average is shifted rather than lowered. All figures are of all groups together, and of the
+rows that the prepared copy keeps: what an import cut is in none of them, and the words say so.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from service.core.aggregates import ReleasedAs
 from service.core.amounts import show_fraction
-from service.core.boundary import ReleasedTable
+from service.core.boundary import ReleasedColumn, ReleasedTable
 from service.core.plan import Aggregate, Output, Plan, Query
-from service.core.reach import Spread, spread_of
+from service.core.reach import Spread, Z, spread_of
 from service.core.schema import Schema
+from service.core.sizes import PrivateSize
 from service.walk.defaults import basis_of
 
 Things = Literal["rows", "values", "people in groups"]
 NOT_KNOWN = "How much the bounds leave out is not known: the sizes of the tables are not."
+NOTHING = "The bounds leave nothing out."
+TOGETHER = ", in all groups together (one of them may lack a larger part of its own)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def clipped(output: Output, query: Query, schema: Schema, released: Sequence[Rel
     if output.direct is not None and parts:
         return parts[0]
     if all(part.is_nothing for part in parts):
-        return _nothing("rows")
+        return replace(_nothing("rows"), words=" ".join(dict.fromkeys(part.words for part in parts)) or NOTHING)
     if any(part.lost is None for part in parts):
         return Clipped("rows", None, f"Computed from bounded values. {NOT_KNOWN}")
     words = " ".join(dict.fromkeys(part.words for part in parts if not part.is_nothing))
@@ -75,13 +80,30 @@ def clipped(output: Output, query: Query, schema: Schema, released: Sequence[Rel
 
 
 def _nothing(things: Things) -> Clipped:
-    return Clipped(things, (0, 0), "The bounds leave nothing out.", (0.0, 0.0))
+    return Clipped(things, (0, 0), NOTHING, (0.0, 0.0))
 
 
 def _of_aggregate(plan: Plan, aggregate: Aggregate, schema: Schema, released: ReleasedTable | None) -> Clipped:
+    found = _of_kept_rows(plan, aggregate, schema, released)
+    return found if found.lost is None else replace(found, words=f"{found.words}{_kept_words(plan, schema)}")
+
+
+def _kept_words(plan: Plan, schema: Schema) -> str:
+    """What the import may have cut before any bound: no figure has it in."""
+    names = () if plan.reach is None or plan.reach.table is None else (plan.reach.table, *plan.reach.others)
+    sizes = {name: size for name in names if isinstance(size := schema.sizes.get(name), PrivateSize)}
+    if not sizes:
+        return ""
+    most = " and ".join(f"{size.most:,} rows of {name}" for name, size in sizes.items())
+    return (
+        f" The prepared copy keeps at most {most} of one {schema.unit}; what the import left out is not counted here."
+    )
+
+
+def _of_kept_rows(plan: Plan, aggregate: Aggregate, schema: Schema, released: ReleasedTable | None) -> Clipped:
     spread = None if plan.reach is None else spread_of(plan.reach, schema.sizes)
     if aggregate.function.released_as is ReleasedAs.UNITS:
-        return _people(plan, spread, schema, _total(aggregate, released))
+        return _people(plan, spread, schema, _counted_by(plan, aggregate, released))
     if aggregate.function.additive and aggregate.argument in plan.bounds.unit_sum:
         return Clipped("rows", None, f"What the cap on the total of one {schema.unit} leaves out is not known.")
     if plan.clamped_totals and aggregate.argument is not None:
@@ -96,7 +118,8 @@ def _of_aggregate(plan: Plan, aggregate: Aggregate, schema: Schema, released: Re
     words = lost_words(plan, schema.unit, lost, things)
     if aggregate.function.counts:
         low = lost[0] if aggregate.argument is None else 0
-        return _counted(things, (low, lost[1]), words, _share_basis(plan, spread, _total(aggregate, released)))
+        basis = _counted_by(plan, aggregate, released) or _by_profile(plan, spread)
+        return _counted(things, (low, lost[1]), words, basis)
     if aggregate.function.additive:
         return _summed(plan, aggregate, lost, words)
     shift = f"{words} This value is shifted by that towards {schema.unit}s with few rows; no share is lost."
@@ -104,23 +127,38 @@ def _of_aggregate(plan: Plan, aggregate: Aggregate, schema: Schema, released: Re
 
 
 def _is_whole(plan: Plan) -> bool:
-    """Does a unit have exactly its rows of one table? Then at least what the profile says is left out, too."""
-    return plan.whole_table and (not plan.keys or (plan.keys_declared and plan.bounds.clip == "l1"))
+    """Does a unit have exactly its rows of one table? Then at least what the profile says is left out, too.
 
-
-def _total(aggregate: Aggregate, released: ReleasedTable | None) -> float | None:
-    """All groups of a released count together."""
-    column = None if released is None else released.columns.get(aggregate.name)
-    return None if column is None else float(column.values.sum())
+    Not with groups, declared or not: rows outside the declared values are in the profile and in no group.
+    """
+    return plan.whole_table and not plan.keys
 
 
 # What a share is of: (fewest, most) that counted, and whether that was released or is by the profile.
 ShareBasis = tuple[float, float, Literal["answer", "table"]]
 
 
-def _share_basis(plan: Plan, spread: Spread, total: float | None) -> ShareBasis | None:
-    if total is not None:
-        return max(0.0, total), max(0.0, total), "answer"
+def _counted_by(plan: Plan, aggregate: Aggregate, released: ReleasedTable | None) -> ShareBasis | None:
+    """The ends between which all groups of a released count lie together. Each misses the count without noise in at
+    most 2.5 % of all cases, and so does each end of what is lost: an end of the share holds at 95 %."""
+    column = None if released is None else released.columns.get(aggregate.name)
+    if column is None:
+        return None
+    total, half = float(column.values.sum()), _half_width(plan, aggregate, column)
+    return max(0.0, total - half), max(0.0, total + half), "answer"
+
+
+def _half_width(plan: Plan, aggregate: Aggregate, column: ReleasedColumn) -> float:
+    """Of the sum over all groups. Their noise is independent, so its variances add up; but counts of people in groups
+    that had to pass a threshold tend to be too high, each of them: there the widths add up."""
+    if column.noise_std is None:
+        return math.inf
+    groups = len(column.values)
+    chosen = aggregate.function.released_as is ReleasedAs.UNITS and not plan.keys_declared
+    return float(math.ceil(Z * column.noise_std * (groups if chosen else math.sqrt(groups))))
+
+
+def _by_profile(plan: Plan, spread: Spread) -> ShareBasis | None:
     counted = spread.counted(plan.bounds.rows_per_unit)
     return None if counted is None else (*counted, "table")
 
@@ -148,10 +186,11 @@ def _summed(plan: Plan, aggregate: Aggregate, lost: tuple[int, int], words: str)
     """A row adds at most its largest value, so the amount is bounded; what share that is depends on the rows."""
     measure = next(each for each in plan.measures if each.name == aggregate.argument)
     amount = show_fraction(lost[1] * max(abs(measure.low), abs(measure.high)) * measure.step)
-    return Clipped("rows", lost, f"{words} This sum lacks at most {amount}; its share is not known.", amount=amount)
+    lacks, its = ("These sums together lack", "their") if plan.keys else ("This sum lacks", "its")
+    return Clipped("rows", lost, f"{words} {lacks} at most {amount}; {its} share is not known.", amount=amount)
 
 
-def _people(plan: Plan, spread: Spread | None, schema: Schema, total: float | None) -> Clipped:
+def _people(plan: Plan, spread: Spread | None, schema: Schema, counted: ShareBasis | None) -> Clipped:
     """Without groups everybody counts once. With them, nobody is in more groups than they have rows."""
     things: Things = "people in groups"
     if not plan.keys:
@@ -165,15 +204,16 @@ def _people(plan: Plan, spread: Spread | None, schema: Schema, total: float | No
         return _nothing(things)
     words = (
         f"One {schema.unit} counts in at most {plan.bounds.groups_per_unit} groups; by the profile at most"
-        f" {lost[1]:,} times somebody is missing from a group."
+        f" {lost[1]:,} times somebody is missing from a group{TOGETHER}."
     )
-    return _counted(things, lost, words, None if total is None else (max(0.0, total), max(0.0, total), "answer"))
+    return _counted(things, lost, words, counted)
 
 
 def lost_words(plan: Plan, unit: str, lost: tuple[int, int], things: Things = "rows") -> str:
     """In a sentence: how many rows a bound leaves out."""
     number = f"between {lost[0]:,} and {lost[1]:,}" if lost[0] else f"at most {lost[1]:,}"
-    return f"By the profile {number} {things} of {unit}s with more than {plan.bounds.rows_per_unit} rows do not count."
+    heavy = f"{unit}s with more than {plan.bounds.rows_per_unit} rows"
+    return f"By the profile {number} {things} of {heavy} do not count{TOGETHER if plan.keys else ''}."
 
 
 def rows_lost(plan: Plan, schema: Schema) -> tuple[int, int] | None:

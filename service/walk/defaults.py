@@ -13,26 +13,41 @@ from service.core.request import Ask
 from service.core.schema import Schema
 from service.core.sizes import PublicSize
 
-NOTHING_KEPT: Mapping[Basis, FittedBounds] = {}
+# None: not stored, and the dataset has as many as it may have.
+StoredDefaults = Mapping[Basis, FittedBounds | None]
+NOTHING_KEPT: StoredDefaults = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Fitted bounds of one core: what for, which, and whether they were stored by an earlier charge."""
+    """Default bounds of one core: what for, which (None: the fixed ones, since nothing fits), and whether they were
+    stored by an earlier charge. `basis` is what they are stored under: `exact`, rounded, or as it is, which is how
+    they were stored before."""
 
+    exact: Basis
     basis: Basis
-    bounds: FittedBounds
+    bounds: FittedBounds | None
     kept: bool
 
-    def known_as(self, stored: Mapping[Basis, FittedBounds]) -> "Chosen":
-        """The same bounds, which were stored meanwhile or not."""
-        return replace(self, kept=self.basis in stored)
+    @property
+    def bases(self) -> tuple[Basis, Basis]:
+        """Under what a default for this may be stored, the older way first."""
+        return self.exact, self.exact.rounded
+
+    def as_kept(self, known: StoredDefaults) -> "Chosen":
+        """What is stored goes before what fits, and stays also where nothing fits any more."""
+        for basis in self.bases:
+            if (bounds := known.get(basis)) is not None:
+                return Chosen(self.exact, basis, bounds, kept=True)
+        basis = self.exact.rounded
+        return Chosen(self.exact, basis, known.get(basis, self.bounds), kept=False)
 
 
 def with_fitted_bounds(
-    query: Query, ask: Ask, schema: Schema, kept: Mapping[Basis, FittedBounds] = NOTHING_KEPT
+    query: Query, ask: Ask, schema: Schema, kept: StoredDefaults = NOTHING_KEPT
 ) -> tuple[Query, tuple[Chosen | None, ...]]:
-    """The query under the bounds that fit, where request and declaration leave them open; and what was chosen."""
+    """The query under the bounds that fit, where request and declaration leave them open; and what was chosen for each
+    core that has something to choose for."""
     open_bounds = [
         name
         for name in ("rows_per_unit", "groups_per_unit")
@@ -41,7 +56,7 @@ def with_fitted_bounds(
     bases = [basis_of(plan, schema) if open_bounds else None for plan in query.cores]
     chosen = tuple(None if basis is None else _choose(basis, schema, kept) for basis in bases)
     cores = tuple(
-        plan if found is None else _under(plan, found.bounds, open_bounds)
+        plan if found is None or found.bounds is None else _under(plan, found.bounds, open_bounds)
         for plan, found in zip(query.cores, chosen, strict=True)
     )
     return replace(query, cores=cores), chosen
@@ -62,11 +77,9 @@ def _values(key: Key, schema: Schema) -> int | None:
     return max(1, size.rows) if isinstance(size, PublicSize) else None
 
 
-def _choose(basis: Basis, schema: Schema, known: Mapping[Basis, FittedBounds]) -> Chosen | None:
-    if basis in known:
-        return Chosen(basis, known[basis], kept=True)
-    found = fit_bounds(basis, schema.sizes, schema.defaults)
-    return None if found is None else Chosen(basis, found, kept=False)
+def _choose(exact: Basis, schema: Schema, known: StoredDefaults) -> Chosen:
+    basis = exact.rounded
+    return Chosen(exact, basis, fit_bounds(basis, schema.sizes, schema.defaults), kept=False).as_kept(known)
 
 
 def _under(plan: Plan, bounds: FittedBounds, names: list[str]) -> Plan:

@@ -95,8 +95,8 @@ def _bounds_from(question: Question, applied: Mapping[str, Any]) -> str:
             continue
         if getattr(declared, name) is not None:
             said.append(f"{name}: declared for the dataset")
-        elif chosen is None:
-            said.append(f"{name}: fixed, because no profile says what fits")
+        elif chosen is None or chosen.bounds is None:
+            said.append(f"{name}: fixed, because no profile says what fits, or no more defaults can be stored")
         else:
             since = ", as first used" if chosen.kept else ""
             said.append(f"{name}: fitted to the profile ({', '.join(chosen.bounds.profiles)}{since})")

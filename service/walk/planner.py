@@ -1,13 +1,12 @@
 """Where questions are planned: here, or in processes beside (service/walk/planner_pool.py). Both give the same."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from service.core.amounts import Terms
-from service.core.fitted import Basis, FittedBounds
 from service.core.request import Ask
 from service.core.schema import Schema
+from service.walk.defaults import StoredDefaults
 from service.walk.question import Question, put_question
 
 
@@ -18,7 +17,7 @@ class PlanningJob:
     ask: Ask
     schema: Schema
     terms: Terms
-    kept: Mapping[Basis, FittedBounds] = field(default_factory=dict)
+    kept: StoredDefaults = field(default_factory=dict)
 
 
 class Planner(Protocol):

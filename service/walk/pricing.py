@@ -36,13 +36,15 @@ class Pricing:
         return replace(question, promise=promise)
 
     def _planned(self, ask: Ask, schema: Schema, terms: Terms, principal: Principal) -> Question:
-        """Planned with the bounds that fit; again with those that an earlier charge has kept, where they differ."""
+        """Planned with the bounds that fit; again with those that an earlier charge has kept, where they differ: also
+        where nothing fits any more."""
         question = self.planner.plan(PlanningJob(ask, schema, terms), principal.person)
-        chosen = [each for each in question.chosen if each is not None]
-        known = self.catalog.kept_bounds.of(ask.dataset, [each.basis for each in chosen])
-        if any(known.get(each.basis, each.bounds) != each.bounds for each in chosen):
+        bases = [basis for each in question.chosen if each is not None for basis in each.bases]
+        known = self.catalog.kept_bounds.of(ask.dataset, bases)
+        chosen = tuple(each and each.as_kept(known) for each in question.chosen)
+        if [each and each.bounds for each in chosen] != [each and each.bounds for each in question.chosen]:
             return self.planner.plan(PlanningJob(ask, schema, terms, known), principal.person)
-        return replace(question, chosen=tuple(each and each.known_as(known) for each in question.chosen))
+        return replace(question, chosen=chosen)
 
     def cheapest(self, ask: Ask, principal: Principal) -> tuple[Question, Replayed | None]:
         """The question, and stored releases that answer it for nothing; else at the price of what they lack."""

@@ -16,16 +16,18 @@ from service.core.amounts import CLOSED, show_pico
 from service.core.errors import AnswerFailed
 from service.core.ids import new_id
 from service.core.request import IMPORT
-from service.core.sizes import PrivateSize, Profile, ReleasedProfile, size_of_profile
+from service.core.sizes import Profile, ReleasedProfile, size_of_profile
 from service.engine.import_base import Counting, Importer
 from service.ledger.book import By, Hold, Ledger
 from service.privacy.noise.sampling import NoiseSource
 from service.privacy.pricing.profile_price import PricedProfile, price_profile
 from service.privacy.release import release_profile
 from service.store.transaction import Transaction
+from service.walk.room import Room
 
 log = logging.getLogger("halftone.profile")
 
+ROOM_WAIT_S = 30.0  # an import has read its file by now: it is worth to wait while others ask
 FAILED = "the profile could not be completed; its charge stays"
 
 Also = Callable[[Transaction, ReleasedProfile], None]
@@ -61,7 +63,7 @@ class ProfileWish:
 
 
 class Profiler:
-    """Buys profiles: `buy` for the first import of a table, `again` when an admin asks."""
+    """Buys profiles: `first` for the first import of a table, `again` when an admin asks."""
 
     def __init__(self, tools: ProfileTools) -> None:
         self.catalog = tools.catalog
@@ -76,19 +78,29 @@ class Profiler:
         The safety factor starts again, in the same commit: what was late was promised from other sizes.
         """
         wish = ProfileWish(dataset, table, share, first=False)
-        before = self.catalog.schema(dataset).sizes.get(table)
 
-        def also(tx: Transaction, released: ReleasedProfile) -> None:
-            if isinstance(before, PrivateSize):
-                resize(tx, dataset, table, size_of_profile(released.profile, before.most))
-            self._ledger.reset_safety(dataset, By(actor, f"a new profile of {table}"), tx)
+        def bought(count: Counting) -> ReleasedProfile:
+            most = self._kept(dataset, table)  # nobody imports meanwhile: it is what the counted copy keeps
 
-        return self._importer.counted(dataset, table, lambda count: self.buy(wish, count, also))
+            def also(tx: Transaction, released: ReleasedProfile) -> None:
+                if most is not None:
+                    resize(tx, dataset, table, size_of_profile(released.profile, most))
+                self._ledger.reset_safety(dataset, By(actor, f"a new profile of {table}"), tx)
+
+            return self.buy(wish, count, also)
+
+        return self._importer.counted(dataset, table, bought)
+
+    def first(self, wish: ProfileWish, count: Counting) -> ReleasedProfile:
+        """As `buy`, when there is room in the allowance of failures. Raises NoRoomYet when there was none for long."""
+        room = Room(self._ledger, wish.dataset, IMPORT, ROOM_WAIT_S)
+        return room.when_there_is_some(lambda: self.buy(wish, count))
 
     def buy(self, wish: ProfileWish, count: Counting, also: Also | None = None) -> ReleasedProfile:
         """Charge, then count, then release, then settle; `also` is written in the settle commit.
 
-        BudgetExhausted, DatasetPaused, LossOutOfRange and AttemptExists cost nothing; AnswerFailed keeps its charge.
+        BudgetExhausted, DatasetPaused, LossOutOfRange, NoRoomYet and AttemptExists cost nothing; AnswerFailed keeps its
+        charge.
         """
         priced = self._priced(wish)
         query_id = new_id("q")
@@ -103,6 +115,11 @@ class Profiler:
                 return released  # settled although it was told otherwise
             raise AnswerFailed(FAILED, {"query_id": query_id}) from None
         return released
+
+    def _kept(self, dataset: str, table: str) -> int | None:
+        """The most rows of a unit in the copy that serves; None: any number."""
+        prepared = self._importer.prepared(dataset)
+        return None if prepared is None else prepared.tables[table].most
 
     def _priced(self, wish: ProfileWish) -> PricedProfile:
         """Laplace noise while order infinity is open: Gaussian noise would close it for all who ask with epsilon."""

@@ -7,14 +7,13 @@ from service.catalog.check_columns import bound_value
 from service.core.amounts import PICO, Terms, show_pico
 from service.core.boundary import Array, Primitive
 from service.core.errors import BoundsMissing, CatalogRefused, LossOutOfRange
-from service.core.fitted import Basis, FittedBounds
 from service.core.plan import Loss, Query
 from service.core.request import Ask
 from service.core.schema import DATE, TIMESTAMP, Schema
 from service.privacy.pricing.price import price
 from service.privacy.pricing.priced import PricedQuery
 from service.sql.understand import understand
-from service.walk.defaults import NOTHING_KEPT, Chosen, with_fitted_bounds
+from service.walk.defaults import NOTHING_KEPT, Chosen, StoredDefaults, with_fitted_bounds
 from service.walk.notes import plan_notes
 from service.walk.promised_time import NOTHING_PROMISED, Promise
 
@@ -27,7 +26,7 @@ class Question:
 
     `base`: per core, stored primitives that the answer is topped up from; then `priced` is the difference. `promise`
     is made where the engine and the dataset's safety factor are known (service/walk/pricing.py). `chosen`: per core,
-    the bounds that were fitted to a profile, where they were.
+    the default bounds, where neither the request nor the dataset gives them.
     """
 
     ask: Ask
@@ -41,7 +40,7 @@ class Question:
     chosen: tuple[Chosen | None, ...] = ()
 
 
-def put_question(ask: Ask, schema: Schema, terms: Terms, kept: Mapping[Basis, FittedBounds] = NOTHING_KEPT) -> Question:
+def put_question(ask: Ask, schema: Schema, terms: Terms, kept: StoredDefaults = NOTHING_KEPT) -> Question:
     """Understand the SQL, settle its bounds and what it may cost, price it."""
     ask = settled(ask, schema)
     query, chosen = with_fitted_bounds(understand(ask, schema), ask, schema, kept)

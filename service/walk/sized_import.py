@@ -4,20 +4,25 @@ Everything returned as a size is public: declared, or released in a profile. The
 are for the admin who imports, like all that an import reports.
 """
 
+from collections.abc import Mapping
+
 from service.core.errors import AnswerFailed, BudgetExhausted, DatasetPaused, LossOutOfRange
 from service.core.schema import Table, UnitVia
 from service.core.size_words import profile_in_words
 from service.core.sizes import PrivateSize, ReleasedProfile, Size, private_size
 from service.engine.import_base import Counting, Truncation
 from service.engine.reports import PreparedTable
-from service.ledger.book import AttemptExists
+from service.ledger.book import AttemptExists, NoRoomYet
 from service.walk.profiling import Profiler, ProfileWish
 
 GROWN = 2  # times as many rows as the size promises: worth a new profile
-UNKNOWN = (
-    "Sizes are not known: questions wait until the deadline. Declare expected_rows and max_rows_per_unit,"
-    " or profile the table."
-)
+UNKNOWN = "Sizes are not known: questions wait until the deadline."
+# A profile tells how many rows a unit should keep, and only an import cuts to that: a copy that was not cut has units
+# of any size, whatever its profile says.
+DECLARE_BOTH = "Declare expected_rows and max_rows_per_unit, or profile the table and import it again."
+DECLARE_ROWS = "Declare expected_rows, or profile the table."
+NOT_BOUGHT = "Nothing was charged; a later import tries again."
+NO_ROOM = "as many queries run as may still fail before an admin has to look"
 CHARGED_BEFORE = (
     "A profile of this table was charged before and did not complete. It is not drawn again by itself: profile the"
     " table to buy another."
@@ -39,7 +44,7 @@ class ProfiledSizing:
 
 
 class ProfiledImport:
-    """One import of one table. `truncation` goes into it, `size` and `told` come out of it."""
+    """One import of one table. `truncation` goes into it, `sizes` and `told` come out of it."""
 
     def __init__(self, profiler: Profiler, dataset: str, table: Table, share: int | None) -> None:
         self._profiler = profiler
@@ -60,25 +65,28 @@ class ProfiledImport:
         buys = self._table.private and self._share is not None and self._table.name not in self._known
         return Truncation(most, self._profiled if buys else None)
 
-    @property
-    def size(self) -> PrivateSize | None:
-        """As far as it is public; None: not known."""
-        return self._size(self._table) if self._table.private else None
-
-    def hanging(self, prepared: PreparedTable) -> dict[str, Size | None]:
-        """Tables that were built with this one were cut anew, and may keep more of a unit than they did before."""
-        return {name: self._size(self._schema.tables[name]) for name in prepared.followers}
+    def sizes(self, prepared: PreparedTable, profiles: Mapping[str, ReleasedProfile]) -> dict[str, Size | None]:
+        """Tables that were built with this one were cut anew, and may keep more of a unit than they did before. One
+        that was deleted may be among them, until its files are gone: it has no size any more."""
+        tables = {**self._schema.tables, self._table.name: self._table}
+        built = [tables[name] for name in (self._table.name, *prepared.followers) if name in tables]
+        found: dict[str, Size | None] = {
+            each.name: private_size(profiles.get(each.name), self._most(each), each.expected_rows)
+            for each in built
+            if each.private
+        }
+        return found if prepared.size is None else {**found, self._table.name: prepared.size}
 
     def told(self, prepared: PreparedTable) -> list[str]:
         """For the admin: what was bought, what is not known, what has outgrown its size, what to do."""
         if not self._table.private:
             return []
-        said = [*self._told]
-        size = self.size
+        said, most = [*self._told], self._most(self._table)
+        size = private_size(self._profile(self._table), most, self._table.expected_rows)
         if self._bought is not None:
             said.append(self._bought_words(self._bought))
         elif size is None:
-            said.append(UNKNOWN)
+            said += [UNKNOWN, DECLARE_BOTH if most is None else DECLARE_ROWS]
         else:
             said += _grown_words("The table", prepared.rows, size)
         for name, rows in prepared.followers.items():
@@ -93,9 +101,6 @@ class ProfiledImport:
         mine = self._bought if table.name == self._table.name else None
         return mine or self._known.get(table.name)
 
-    def _size(self, table: Table) -> PrivateSize | None:
-        return private_size(self._profile(table), self._most(table), table.expected_rows)
-
     def _most(self, table: Table) -> int | None:
         """What a unit keeps. An M that a profile gave is in sizes and nowhere else: as the table's own
         `max_rows_per_unit` it would become the clamp of totals per unit, and multiply their noise."""
@@ -109,9 +114,11 @@ class ProfiledImport:
         assert self._share is not None
         wish = ProfileWish(self._dataset, self._table.name, self._share, first=True)
         try:
-            self._bought = self._profiler.buy(wish, count)
+            self._bought = self._profiler.first(wish, count)
         except (BudgetExhausted, DatasetPaused, LossOutOfRange) as refused:
-            self._told.append(f"No profile was bought: {refused.detail}.")
+            self._told.append(f"No profile was bought: {refused.detail}. {NOT_BOUGHT}")
+        except NoRoomYet:
+            self._told.append(f"No profile was bought: {NO_ROOM}. {NOT_BOUGHT}")
         except AttemptExists:
             self._told.append(CHARGED_BEFORE)
         except AnswerFailed as failed:

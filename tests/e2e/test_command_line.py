@@ -211,7 +211,10 @@ def test_defaults_are_fitted_anew_when_told(folder: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.startswith("Nothing changed")
     books = open_books(Settings(data_dir=folder))
     try:
-        books.catalog.kept_bounds.keep("club", {Basis(Reach("members"), 1): FittedBounds(64, 5, ("q_profile",))})
+        used = {Basis(Reach("members"), 1): FittedBounds(64, 5, ("q_profile",))}
+        keep = books.catalog.kept_bounds.keeping("club", used)
+        assert keep is not None
+        books.store.write(keep)
     finally:
         books.close()
     assert main(["dataset", "refit", "club", "--reason", "there is no profile"]) == 0

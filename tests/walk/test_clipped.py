@@ -1,6 +1,7 @@
 """What bounds leave out of a value: its formulas, and where nothing can be said."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +38,9 @@ SIZES: dict[str, Size] = {
     "products": PublicSize(4, {"product_id": 1}),
 }
 SHOP = replace(SCHEMA, sizes=SIZES, defaults=Defaults(epsilon=10**12))
+STATUS = replace(SCHEMA.tables["orders"].columns["status"], domain=("open", "paid"))
+DECLARED_ORDERS = replace(SCHEMA.tables["orders"], columns={**SCHEMA.tables["orders"].columns, "status": STATUS})
+DECLARED = replace(SHOP, tables={**SCHEMA.tables, "orders": DECLARED_ORDERS})
 
 
 def question(sql: str, schema: Schema = SHOP, **bounds: Any) -> Query:
@@ -45,15 +49,22 @@ def question(sql: str, schema: Schema = SHOP, **bounds: Any) -> Query:
 
 
 def of(sql: str, schema: Schema = SHOP, released: tuple[float, ...] | None = None, **bounds: Any) -> Clipped:
+    """Without noise in the answer: what is left is the arithmetic of the profile."""
+    return of_noisy(sql, released, 0.0, schema, **bounds)
+
+
+def of_noisy(
+    sql: str, released: tuple[float, ...] | None, noise_std: float | None, schema: Schema = SHOP, **bounds: Any
+) -> Clipped:
     query = question(sql, schema, **bounds)
     output = next(each for each in query.outer.outputs if each.role == "value")
-    tables = None if released is None else [table(query, released)]
+    tables = None if released is None else [table(query, released, noise_std)]
     return clipped(output, query, schema, tables)
 
 
-def table(query: Query, values: tuple[float, ...]) -> ReleasedTable:
+def table(query: Query, values: tuple[float, ...], noise_std: float | None) -> ReleasedTable:
     column = np.asarray(values)
-    columns = {each.name: ReleasedColumn(column, column, column) for each in query.cores[0].aggregates}
+    columns = {each.name: ReleasedColumn(column, column, column, noise_std) for each in query.cores[0].aggregates}
     return ReleasedTable(KeyTable({}, len(values)), columns, {}, {})
 
 
@@ -78,6 +89,53 @@ def test_under_a_condition_only_the_upper_end_in_rows_holds() -> None:
     assert found.share == (0.0, round(upper(4) / (upper(4) + 100), 6))
     nothing_left = of("SELECT COUNT(*) AS n FROM orders WHERE amount > 6", released=(-20.0,), rows_per_unit=4)
     assert nothing_left.share == (0.0, 1.0), "whatever was released, a share is at most all"
+
+
+def test_the_share_reckons_with_the_noise_of_the_answer() -> None:
+    low, high = of("SELECT COUNT(*) AS n FROM orders", rows_per_unit=4).lost or (0, 0)
+    found = of_noisy("SELECT COUNT(*) AS n FROM orders", (900.0,), 100.0, rows_per_unit=4)
+    half = math.ceil(Z * 100)
+    assert found.share == (round(low / (low + 900 + half), 6), round(high / (high + 900 - half), 6))
+    drowned = of_noisy("SELECT COUNT(*) AS n FROM orders", (900.0,), 500.0, rows_per_unit=4)
+    assert drowned.share is not None
+    assert drowned.share[1] == 1.0, "perhaps nothing counted at all"
+    unknown = of_noisy("SELECT COUNT(*) AS n FROM orders", (900.0,), None, rows_per_unit=4)
+    assert unknown.share == (0.0, 1.0)
+
+
+def test_noise_of_several_groups_adds_up_by_its_variance_and_of_chosen_ones_by_its_width() -> None:
+    rows = "SELECT status, COUNT(*) AS n FROM orders GROUP BY status"
+    high = upper(4)
+    found = of_noisy(rows, (300.0, 200.0, 100.0, 50.0), 10.0, rows_per_unit=4)
+    assert found.share == (0.0, round(high / (high + 650 - 44), 6))
+    people = "SELECT placed, COUNT(DISTINCT customer_id) AS n FROM orders GROUP BY placed"
+    chosen = of_noisy(people, (300.0, 200.0, 100.0, 50.0), 10.0, groups_per_unit=4)
+    assert chosen.share == (0.0, round(high / (high + 650 - 88), 6))
+
+
+def test_declared_groups_have_no_lower_end_since_rows_outside_their_domain_are_in_the_profile() -> None:
+    grouped = "SELECT status, COUNT(*) AS n FROM orders GROUP BY status"
+    assert of(grouped, DECLARED, released=(300.0, 200.0), rows_per_unit=4).lost == (0, upper(4))
+    plan = question(grouped, DECLARED).cores[0]
+    assert (plan.keys_declared, plan.whole_table, plan.bounds.clip) == (True, True, "l1")
+
+
+def test_words_say_what_figures_are_of() -> None:
+    """Of all groups together, and of the rows that are there after the import."""
+    whole = of("SELECT COUNT(*) AS n FROM orders", rows_per_unit=4)
+    kept = "The prepared copy keeps at most 32 rows of orders of one customer; what the import left out is not counted"
+    assert kept in whole.words
+    assert "together" not in whole.words
+    for call in ("COUNT(*)", "SUM(amount)", "COUNT(DISTINCT customer_id)"):
+        grouped = of(f"SELECT placed, {call} AS n FROM orders GROUP BY placed", rows_per_unit=4, groups_per_unit=2)
+        assert "in all groups together" in grouped.words
+        assert kept in grouped.words
+    nothing = of("SELECT COUNT(*) AS n FROM orders", rows_per_unit=32)
+    assert nothing.words.startswith("The bounds leave nothing out. The prepared copy keeps at most 32 rows of orders")
+    assert kept in of("SELECT COUNT(*) * 2 AS n FROM orders", rows_per_unit=32).words
+    both = of("SELECT COUNT(*) AS n FROM orders o JOIN visits v ON o.customer_id = v.visitor", rows_per_unit=64)
+    assert "at most 32 rows of orders and 2 rows of visits of one customer" in both.words
+    assert of("SELECT COUNT(*) AS n FROM customers").words == "The bounds leave nothing out.", "one row each"
 
 
 def test_groups_share_what_is_lost() -> None:

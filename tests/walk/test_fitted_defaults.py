@@ -9,7 +9,12 @@ import pytest
 
 from service import demo
 from service.app import Books, Walk
+from service.catalog import kept_bounds
+from service.core.errors import DatasetPaused
+from service.core.fitted import Basis, FittedBounds
+from service.core.reach import Reach
 from service.core.request import Ask, AskedBounds
+from service.core.sizes import MOST_UNSEEN, Profile, size_of_profile
 from tests.fixtures.profiled import BUYER, demo_shop, profile_of, put_size
 from tests.fixtures.recorder import NoNoise
 from tests.fixtures.slots import answerer_of
@@ -35,6 +40,12 @@ def without_noise(opened: tuple[Books, Walk], sql: str, **bounds: Any) -> dict[s
 
 def estimate(opened: tuple[Books, Walk], sql: str, **bounds: Any) -> dict[str, Any]:
     return opened[1].answerer.estimate(Ask("shop", sql, bounds=AskedBounds(**bounds)), BUYER)
+
+
+def listed(keys: int) -> Ask:
+    """A question about so many groups, whatever is declared."""
+    pages = ", ".join(f"'{at}'" for at in range(keys))
+    return Ask("shop", f"SELECT page, COUNT(*) AS n FROM visits WHERE page IN ({pages}) GROUP BY page")
 
 
 def in_the_file() -> tuple[int, int, dict[str, float]]:
@@ -116,6 +127,92 @@ def test_bounds_are_kept_through_another_profile_until_an_admin_accepts_it(opene
     put_size(books, "shop", "visits", old)
     books.administration.refit("shop", actor="admin00001", reason="back")
     assert walk.answerer.estimate(ask, BUYER)["replay_of"] == first["id"]
+
+
+def test_kept_bounds_stay_when_a_new_profile_shows_nobody(opened: tuple[Books, Walk]) -> None:
+    """Then nothing fits, and the fixed defaults would make it another question, to be paid for again."""
+    books, walk = opened
+    ask = Ask("shop", "SELECT COUNT(*) AS n FROM visits WHERE seconds > 23")
+    first = json.loads(walk.answerer.submit(ask, BUYER, None, "seen", 60).body or b"")
+    old = books.catalog.schema("shop").sizes["visits"]
+    put_size(books, "shop", "visits", size_of_profile(Profile((3, -4, 0, 1), 10.0, "q_nobody"), MOST_UNSEEN))
+    try:
+        estimated = walk.answerer.estimate(ask, BUYER)
+        assert estimated["bounds"] == first["receipt"]["bounds"]
+        assert "fitted to the profile (q_visits, as first used)" in estimated["defaults_applied"]["bounds_from"]
+        again = json.loads(walk.answerer.submit(ask, BUYER, None, "unseen", 60).body or b"")
+        assert again["cost"]["replay_of"] == first["id"]
+    finally:
+        put_size(books, "shop", "visits", old)
+
+
+def test_who_is_refused_stores_nothing_and_lists_of_keys_share_their_defaults(opened: tuple[Books, Walk]) -> None:
+    books, walk = opened
+
+    def stored() -> list[int | None]:
+        return [each["groups"] for each in books.administration.defaults("shop")]
+
+    before = stored()
+    books.administration.pause("shop", actor="test", reason="")
+    for keys in (21, 22):
+        with pytest.raises(DatasetPaused):
+            walk.answerer.submit(listed(keys), BUYER, None, f"refused {keys}", 60)
+    books.administration.resume("shop", actor="test", reason="")
+    assert stored() == before
+    for keys in (21, 22, 30):
+        assert walk.answerer.submit(listed(keys), BUYER, None, f"charged {keys}", 60).body
+    assert stored() == [*before, 32]
+
+
+def test_what_was_stored_for_an_exact_number_of_groups_still_counts(opened: tuple[Books, Walk]) -> None:
+    books, walk = opened
+    ask = listed(40)
+    fits = walk.answerer.estimate(ask, BUYER)["bounds"]["rows_per_unit"]
+    keep = books.catalog.kept_bounds.keeping(
+        "shop", {Basis(Reach("visits"), 40): FittedBounds(fits + 1, 5, ("q_old",))}
+    )
+    assert keep is not None
+    books.store.write(keep)
+    assert walk.answerer.estimate(ask, BUYER)["bounds"]["rows_per_unit"] == fits + 1
+    assert walk.answerer.submit(ask, BUYER, None, "as before", 60).body
+    assert [each["groups"] for each in books.administration.defaults("shop")].count(64) == 0
+
+
+@pytest.mark.parametrize("moved", ["before the charge", "in its commit"])
+def test_a_question_whose_defaults_moved_is_priced_again(
+    opened: tuple[Books, Walk], monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    """Another process stores others after this one has priced, and before or while it charges."""
+    books, walk = opened
+    keys = {"before the charge": 10, "in its commit": 11}[moved]
+    other = FittedBounds(7, 5, ("q_other",))
+    kept, done = books.catalog.kept_bounds, []
+    keeping = kept.keeping
+
+    def meanwhile(dataset: str, used: Any) -> Any:
+        late = keeping(dataset, used) if moved == "in its commit" else None
+        if not done:
+            write = keeping(dataset, dict.fromkeys(used, other))
+            assert write is not None
+            done.append(books.store.write(write))
+        return late or keeping(dataset, used)
+
+    monkeypatch.setattr(kept, "keeping", meanwhile)
+    answer = json.loads(walk.answerer.submit(listed(keys), BUYER, None, moved, 60).body or b"")
+    assert answer["receipt"]["bounds"]["rows_per_unit"] == 7
+
+
+def test_a_dataset_with_as_many_defaults_as_it_may_have_answers_with_fixed_ones(
+    opened: tuple[Books, Walk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books, walk = opened
+    monkeypatch.setattr(kept_bounds, "KEPT_MOST", len(books.administration.defaults("shop")))
+    ask = Ask("shop", "SELECT COUNT(*) AS n FROM (SELECT amount FROM orders UNION ALL SELECT amount FROM orders) t")
+    estimated = walk.answerer.estimate(ask, BUYER)
+    assert estimated["bounds"]["rows_per_unit"] == 20
+    assert "no more defaults can be stored" in estimated["defaults_applied"]["bounds_from"]
+    answer = json.loads(walk.answerer.submit(ask, BUYER, None, "full", 60).body or b"")
+    assert answer["receipt"]["bounds"]["rows_per_unit"] == 20
 
 
 def test_without_a_profile_everything_is_as_before(opened: tuple[Books, Walk]) -> None:

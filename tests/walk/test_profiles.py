@@ -3,6 +3,7 @@
 Budgets here are so large that the default share leaves no noise: what is released can be compared to the row.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -18,10 +19,13 @@ from service.catalog.declare import DatasetDeclaration, TableDeclaration
 from service.core.errors import AnswerFailed, BudgetExhausted, CatalogRefused, Conflict, LossOutOfRange, NotFound
 from service.core.events import GaussianEvent, LaplaceEvent
 from service.core.sizes import BINS, MOST_UNSEEN, PrivateSize, size_of_profile
+from service.engine.duckdb.importing.importer import DuckDBImporter
+from service.ledger.allowances import DATASET_FAILURES_ALLOWED
 from service.ledger.book import Hold, Ledger
 from service.privacy.accounting.costs import cost
 from service.settings import Settings
 from service.store.migrate import upgrade
+from service.upkeep.reconciling import Reconciling
 from service.walk import profiling
 from tests.fixtures.flaky_store import FlakyWrites, Way
 
@@ -52,6 +56,16 @@ def shop(folder: Path, **declared: Any) -> Iterator[Books]:
         yield books
     finally:
         books.close()
+
+
+@contextmanager
+def another(folder: Path) -> Iterator[Books]:
+    """Another process over the same store and the same prepared data."""
+    opened = open_books(Settings(data_dir=folder))
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 @pytest.fixture
@@ -220,6 +234,14 @@ def test_without_a_profile_sizes_are_declared_or_unknown(books: Books, tmp_path:
     assert size(books) == size_of_profile(released.profile, 20)
 
 
+def test_what_to_do_about_unknown_sizes_is_said_and_helps(books: Books, tmp_path: Path) -> None:
+    write(tmp_path, SOME)
+    assert put(books, profile=None).endswith("or profile the table and import it again."), "a copy that was not cut"
+    assert put(books, profile=None, max_rows_per_unit=15).endswith("Declare expected_rows, or profile the table.")
+    released = books.administration.profile("shop", "orders", None, actor="test", reason="")
+    assert size(books) == size_of_profile(released.profile, 15), "a unit keeps 15, which was declared and cut to"
+
+
 def test_a_profile_of_a_table_that_was_never_cut_gives_a_size_at_the_next_import(books: Books, tmp_path: Path) -> None:
     write(tmp_path, SOME)
     put(books, profile=None)
@@ -247,6 +269,91 @@ def test_a_paused_dataset_is_imported_without_a_profile(books: Books, tmp_path: 
     books.administration.pause("shop", actor="test", reason="")
     assert "No profile was bought: queries to 'shop' are paused" in put(books)
     assert charges(books) == []
+
+
+def fill_the_allowance(books: Books) -> list[str]:
+    """As many queries run as may fail: those of ten people."""
+    small = cost(LaplaceEvent(Fraction(1), Fraction(1000)), books.ledger.terms("shop"))
+    held = [f"q_held{at}" for at in range(DATASET_FAILURES_ALLOWED)]
+    for at, query_id in enumerate(held):
+        books.ledger.reserve(Hold(query_id, "shop", f"analyst{at:03}", query_id, small, 1))
+    return held
+
+
+def test_an_import_goes_through_while_queries_fill_the_allowance(
+    books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, SOME)
+    held = fill_the_allowance(books)
+    monkeypatch.setattr(profiling, "ROOM_WAIT_S", 0.2)
+    told = put(books)
+    assert "No profile was bought: as many queries run as may still fail" in told
+    assert "Nothing was charged; a later import tries again. Sizes are not known" in told
+    assert "import" not in charges(books)
+    for query_id in held:
+        books.ledger.settle(query_id, "answered")
+    assert "Its profile cost" in put(books)
+    assert charges(books).count("import") == 1
+
+
+def test_an_import_waits_for_room_as_queries_do(books: Books, tmp_path: Path) -> None:
+    write(tmp_path, SOME)
+    held = fill_the_allowance(books)
+    soon = threading.Timer(2.0, books.ledger.settle, (held[0], "answered"))
+    soon.start()
+    try:
+        assert "Its profile cost" in put(books)
+    finally:
+        soon.join()
+
+
+def test_a_profile_bought_between_two_steps_of_an_import_is_what_sizes_follow(
+    books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process buys it when the new copy is ready and its size is not written down yet."""
+    write(tmp_path, dict.fromkeys(range(20), 2))
+    put(books)
+    write(tmp_path, dict.fromkeys(range(30), 4))
+    finish, released = books.catalog.finish_import, []
+
+    def meanwhile(*given: Any, **named: Any) -> None:
+        with another(tmp_path) as other:
+            released.append(other.administration.profile("shop", "orders", "0.01", actor="boss", reason=""))
+        finish(*given, **named)
+
+    monkeypatch.setattr(books.catalog, "finish_import", meanwhile)
+    put(books)
+    assert counts(books) == {2: 30}
+    assert size(books) == size_of_profile(released[0].profile, 4)
+
+
+def test_a_profile_is_of_the_copy_that_was_counted_whatever_served_before(
+    books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process imports after the admin has asked and before anything is counted."""
+    write(tmp_path, SOME)
+    put(books)
+    counted = DuckDBImporter.counted
+
+    def meanwhile(*given: Any) -> Any:
+        put(books, max_rows_per_unit=7)
+        return counted(*given)
+
+    monkeypatch.setattr(DuckDBImporter, "counted", meanwhile)
+    with another(tmp_path) as other:
+        released = other.administration.profile("shop", "orders", "0.01", actor="boss", reason="")
+    assert size(books) == size_of_profile(released.profile, 7)
+
+
+def test_a_table_that_was_deleted_while_its_files_are_still_there_stops_no_import(
+    books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, SOME)
+    put(books), put(books, "lines")
+    books.catalog.delete_table("shop", "lines", lambda *noted: None)
+    monkeypatch.setattr(Reconciling, "reconcile", lambda *given: set())
+    assert put(books) == ""
+    assert set(books.catalog.schema("shop").sizes) == {"orders"}
 
 
 def test_a_profile_that_failed_after_its_charge_is_not_drawn_again_by_itself(

@@ -30,7 +30,8 @@ class KeyColumn(BaseModel):
 
 
 class ShownClipping(BaseModel):
-    """What the bounds on one unit leave out of a column: bias, which intervals do not contain."""
+    """What the bounds on one unit leave out of a column, all groups together, of the rows that the prepared copy keeps:
+    bias, which intervals do not contain."""
 
     of: Annotated[
         Literal["rows", "values", "people in groups"], Field(description="What is left out, and `lost` counts.")
@@ -40,7 +41,7 @@ class ShownClipping(BaseModel):
     ]
     share: Annotated[
         tuple[float, float] | None,
-        Field(description="lost / (lost + counted), at least and at most; null: no share can be told."),
+        Field(description="lost / (lost + counted), at least and at most, each with 95 %; null: no share can be told."),
     ]
     share_of: Annotated[
         Literal["answer", "table"] | None,
@@ -52,7 +53,10 @@ class ShownClipping(BaseModel):
 
 ClippedShare = Annotated[
     float | None,
-    Field(description="At most this share is left out by the bounds; 0: nothing is; null: no share can be told."),
+    Field(
+        description="At most this share of all groups together is left out by the bounds; 0: nothing is, of the rows"
+        " that the prepared copy keeps; null: no share can be told, as of sums and averages."
+    ),
 ]
 
 

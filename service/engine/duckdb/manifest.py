@@ -80,17 +80,17 @@ def load_manifest(folder: Path) -> Manifest | None:
 
 def _table_file(entry: dict[str, Any], data_version: int) -> TableFile:
     """Before tables had versions, each was of its dataset's: that is the version its stored releases have."""
-    files, size = entry.get("files"), entry.get("size")
+    table, files, size = table_from_json(entry["table"]), entry.get("files"), entry.get("size")
     known = None if size is None else size_from_text(size)
     assert known is None or isinstance(known, PublicSize)
     return TableFile(
-        table_from_json(entry["table"]),
+        table,
         Source(**entry["source"]),
         entry["file"],
         entry.get("version", data_version),
         None if files is None else tuple(files),
         known,
-        entry.get("most"),
+        entry.get("most", table.max_rows_per_unit),  # what was declared was always cut, before that was written down
     )
 
 

@@ -13,7 +13,8 @@ DEFAULTS = Defaults(epsilon=PICO // 2)
 
 
 def of(counts: tuple[int, ...], most: int, deviation: float = 0.0) -> dict[str, Size]:
-    return {"visits": size_of_profile(Profile(counts, deviation, "q_profile"), most)}
+    """With an empty last bin, as nearly every profile has one: the last one holds everybody beyond."""
+    return {"visits": size_of_profile(Profile((*counts, 0), deviation, "q_profile"), most)}
 
 
 def rows(sizes: dict[str, Size], groups: int | None = 1, defaults: Defaults = DEFAULTS) -> int | None:
@@ -79,3 +80,11 @@ def test_a_basis_is_read_as_it_was_written() -> None:
     basis = Basis(Reach("visits", 3, ("orders",), 1), None)
     assert basis_from_text(basis_to_text(basis)) == basis
     assert basis.digest != Basis(Reach("visits", 3, ("orders",), 1), 1).digest
+
+
+def test_many_groups_are_rounded_up_so_that_lists_of_keys_make_few_kinds_of_questions() -> None:
+    visits = Reach("visits")
+    for few in (None, 1, 3, 16):
+        assert Basis(visits, few).rounded == Basis(visits, few)
+    assert [Basis(visits, many).rounded.groups for many in (17, 32, 33, 1000)] == [32, 32, 64, 1024]
+    assert len({Basis(visits, many).rounded for many in range(1, 10_000)}) == 16 + 10

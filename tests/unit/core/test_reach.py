@@ -42,6 +42,15 @@ def test_units_beyond_the_most_keep_the_most_and_each_bin_its_own_noise() -> Non
     assert low == max(0, int(7 * 3 - Z * (3**2 + 3**2) ** 0.5))
 
 
+def test_the_last_bin_ends_at_the_most_that_a_unit_keeps_and_not_at_a_power_of_two() -> None:
+    """It holds everybody beyond: one of four units there may have 100 rows."""
+    declared = spread_of(Reach("visits"), {"visits": size_of_profile(Profile((0, 0, 4), 0.0, "q"), 100)})
+    assert declared is not None
+    assert declared.bins == ((1, 1, 0), (2, 2, 0), (3, 100, 4))
+    assert declared.lost(10, whole=True) == (0, 4 * 90)
+    assert declared.counted(10) == (4 * 3, 4 * 10)
+
+
 def test_a_public_fan_out_multiplies_the_edges() -> None:
     assert spread(Reach("visits").repeated(7)).lost(14) == (0, 30 * (28 - 14) + 5 * (56 - 14))
 

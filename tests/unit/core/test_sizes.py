@@ -23,6 +23,12 @@ def test_bins_end_at_the_most_that_a_unit_keeps_and_hold_everybody() -> None:
     assert list(EXACT.bins(2)) == [(1, 1, 5), (2, 2, 6)]
 
 
+def test_bins_apart_are_the_same_with_one_entry_for_each_released_count() -> None:
+    assert list(EXACT.bins_apart(2)) == [(1, 1, 5), (2, 2, 3), (2, 2, 2), (2, 2, 1)]
+    assert list(EXACT.bins_apart(6)) == list(EXACT.bins(6))
+    assert list(EXACT.bins_apart(100)) == list(EXACT.bins(100))
+
+
 def test_without_noise_a_size_is_the_sum_over_upper_edges() -> None:
     size = size_of_profile(EXACT, 8)
     assert (size.rows, size.units) == (5 + 3 * 2 + 2 * 4 + 8, 11)

@@ -1,5 +1,6 @@
 """Imports that count units and cut their rows: what is counted, what is kept, and who else is cut with it."""
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_rows_whose_parent_was_cut_go_with_it_and_followers_keep_their_own_cut(p
     assert place.importer.prepare("d", LINES, source).rows == 2 * 3 * 4
     again = place.importer.prepare("d", ORDERS, orders, None, Truncation({"lines": 5}, lambda _: 2))
     assert (again.rows, again.followers) == (2 * 2, {"lines": 2 * 5})
+
+
+def test_a_manifest_of_before_kept_what_was_declared(place: Place) -> None:
+    import_visits(place, ROWS, replace(VISITS, max_rows_per_unit=4))
+    path = place.folder / manifests.NAME
+    raw = json.loads(path.read_text())
+    del raw["tables"]["visits"]["most"]
+    path.write_text(json.dumps(raw))
+    assert place.manifest.tables["visits"].most == 4
 
 
 def test_a_decision_that_fails_leaves_the_old_version_serving(place: Place) -> None:

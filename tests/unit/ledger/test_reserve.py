@@ -3,8 +3,9 @@
 import pytest
 
 from service.core.amounts import CLOSED, Cost
-from service.core.errors import BudgetExhausted, DatasetUnknown
+from service.core.errors import BudgetExhausted, Conflict, DatasetUnknown
 from service.ledger.book import Hold, Ledger
+from service.store.transaction import Transaction
 from tests.fixtures.ledgers import ADMIN, ask
 
 
@@ -15,6 +16,22 @@ def test_a_charge_moves_the_dataset_and_the_quota_together(ledger: Ledger) -> No
     assert (balance.spent, balance.delta_spent) == ((1, 2, 3), 4)
     assert ledger.quota("shop", "hk_ann").spent == 5
     assert balance.left == (399, 598, 997)
+
+
+def test_what_is_written_with_a_charge_stands_or_falls_with_it(ledger: Ledger) -> None:
+    seen: list[str] = []
+    ledger.reserve(ask((1, 2, 3)), lambda tx: seen.append("written"))
+    assert seen == ["written"]
+
+    def refuse(tx: Transaction) -> None:
+        raise Conflict("not now")
+
+    with pytest.raises(Conflict, match="not now"):
+        ledger.reserve(ask((1, 2, 3)), refuse)
+    with pytest.raises(BudgetExhausted):
+        ledger.reserve(ask((1000, 1000, 1001)), lambda tx: seen.append("never"))
+    assert (seen, ledger.balance("shop").spent) == (["written"], (1, 2, 3))
+    assert ledger.verify().holds
 
 
 def test_the_last_unit_fits_and_the_next_does_not(ledger: Ledger) -> None:

@@ -13,15 +13,9 @@ SHARE_TOLD = 0.0005  # below this a share rounds to 0.0% and is not worth a sent
 
 
 def refuse_broken(connection: duckdb.DuckDBPyConnection, table: Table, relation: SourceRows) -> None:
-    """Declared uniqueness, checked over all prepared rows, since plans rely on it (a join to a unique key
-    does not multiply rows); and signs that the declaration is about another file."""
+    """Declared uniqueness, and signs that the declaration is about another file."""
     for column in table.columns.values():
-        name = quoted(column.name)
-        if column.unique and _count(
-            connection,
-            f"SELECT count(*) FROM (SELECT 1 FROM {BUILT} WHERE {name} IS NOT NULL"
-            f" GROUP BY {name} HAVING count(*) > 1 LIMIT 1)",
-        ):
+        if column.unique and _count(connection, f"SELECT count(*) FROM ({doubles(table, column)} LIMIT 1)"):
             raise ImportRefused(f"{column.name} is declared unique, but a value occurs twice", {"column": column.name})
     kept = _count(connection, f"SELECT count(*) FROM {BUILT}")
     if kept == 0 and _count(connection, f"SELECT count(*) FROM {_staged(table)}"):
@@ -34,6 +28,20 @@ def refuse_broken(connection: duckdb.DuckDBPyConnection, table: Table, relation:
         values = f"SELECT count({quoted(column.name)}) FROM {BUILT}"
         if _count(connection, values) and not _count(connection, f"SELECT count(*) FROM {BUILT} WHERE {inside}"):
             raise ImportRefused(f"no value of {column.name} lies within its bounds", {"column": column.name})
+
+
+def doubles(table: Table, column: Column) -> str:
+    """A SELECT with a row for every value of the column that occurs twice.
+
+    Plans rely on uniqueness: a join to a unique key does not multiply rows, and rows that hang on a key belong to the
+    one unit that holds it. So rows are looked at as they were read, before any were cut. After the cut a key that two
+    people hold would pass whenever one of its rows was left out, and then what hangs on that row would count as the
+    other person's: who leaves would take along rows of somebody who stays. For the same reason a row counts that names
+    a unit, also where the cut of another table has left it none. Rows that name nobody are in no table.
+    """
+    name = quoted(column.name)
+    named = "" if table.unit is None else f" AND {quoted(table.unit.column)} IS NOT NULL"
+    return f"SELECT 1 FROM {_staged(table)} WHERE {name} IS NOT NULL{named} GROUP BY {name} HAVING count(*) > 1"
 
 
 def warnings_of(
