@@ -8,11 +8,14 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from service.core.errors import ConstructRefused
 from service.core.request import Ask
 from service.core.schema import BIGINT, BOOLEAN, DATE, TIMESTAMP, VARCHAR, Column, Schema, SqlType, Table, UnitColumn
-from service.core.sizes import PublicSize
+from service.core.sizes import PrivateSize, PublicSize, Size
+from service.engine.worst_case import lengths as counted_lengths
+from service.engine.worst_case.rows import bounded_rows
 from service.sql.expr import lengths
 from service.sql.understand import understand
 from tests.fixtures.prepared import prepared
@@ -30,6 +33,7 @@ COLUMNS = (
 NOTES = Table("notes", {column.name: column for column in COLUMNS}, UnitColumn("person"))
 PLACES = Table("places", {"name": Column("name", VARCHAR)}, None)
 SCHEMA = Schema("d", "person", {"notes": NOTES, "places": PLACES}, sizes={"places": PublicSize(3, {}, {"name": 9})})
+SIZES: dict[str, Size] = {"notes": PrivateSize(1_000, 2, 1_000), "places": PublicSize(3, {}, {"name": 9})}
 
 # Each fills its column to the last byte with one kind of character, or is one that letter case makes longer.
 LONGEST = ["a" * 12, "ß" * 6, "Ⱥ" * 6, "ɐ" * 6, "€" * 4, "🎉" * 3, " " * 12, "aß€ 🎉", "", None]
@@ -126,6 +130,42 @@ def test_no_text_is_longer_than_was_inferred(
     database.execute("UPDATE notes SET a = $1, b = $2 WHERE person = 2", [a, b])
     with suppress(ConstructRefused):  # too long, or a type that does not fit
         assert excess(database, shape.replace("{}", expression)) == []
+
+
+def longer_than_counted(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, int, int]]:
+    """The same of what the worst case reads off the tree: (name, found, counted)."""
+    (plan,) = understand(Ask("d", sql), SCHEMA).cores
+    columns = bounded_rows(plan, SIZES).shape.columns
+    beyond = []
+    for part in (*plan.keys, *plan.attributes):
+        if part.type == VARCHAR:
+            text = f'SELECT max(strlen("{part.name}")) FROM ({plan.rows.sql(dialect="duckdb")})'
+            (found,) = database.execute(text).fetchall()[0]
+            counted = columns["", part.name].text
+            if found is not None and found > counted:
+                beyond.append((part.name, found, counted))
+    return beyond
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(expression=TEXTS, shape=st.sampled_from(SHAPES), a=within(12), b=within(40))
+def test_nor_longer_than_the_worst_case_counts(
+    database: duckdb.DuckDBPyConnection, expression: str, shape: str, a: str, b: str
+) -> None:
+    database.execute("UPDATE notes SET a = $1, b = $2 WHERE person = 2", [a, b])
+    with suppress(ConstructRefused):
+        assert longer_than_counted(database, shape.replace("{}", expression)) == []
+
+
+def test_a_count_that_takes_joined_texts_for_numbers_is_caught(
+    database: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = "SELECT COUNT(DISTINCT CONCAT(a, b, 'x')) FROM notes"
+    assert longer_than_counted(database, joined) == []
+    monkeypatch.setattr(counted_lengths, "NUMBERS", (*counted_lengths.NUMBERS, exp.DPipe))
+    assert longer_than_counted(database, joined)
 
 
 TWINS: list[tuple[str, str, Callable[..., int | None]]] = [

@@ -262,7 +262,8 @@ def _of_group(output: exp.Expression, shape: RowShape, rows: int, most: int) -> 
 def _either(one: ColumnFacts, other: ColumnFacts) -> ColumnFacts:
     """Two functions of the unit are two values of one unit, so neither is one any more."""
     values = None if one.values is None or other.values is None else one.values + other.values
-    return ColumnFacts(one.sharing + other.sharing, values, width=max(one.width, other.width))
+    width, text = max(one.width, other.width), max(one.text, other.text)
+    return ColumnFacts(one.sharing + other.sharing, values, width=width, text=text)
 
 
 def _known(node: exp.Expression, kind: type[exp.Expression], parts: set[str]) -> None:
