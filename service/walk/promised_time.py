@@ -119,7 +119,8 @@ class PromisedTime:
                 self._refuse_if_too_large(surely, total)
                 seconds = None if seconds is None or found is None else seconds + found.seconds
             if not core.plan.keys_declared:
-                _, surely = self._worst(core.plan, core.value_needs(), sizes, _most_groups(core, sizes))
+                most = _most_groups(core, {**_one_unit_each(core.plan), **sizes})
+                _, surely = self._worst(core.plan, core.value_needs(), sizes, most)
                 total += surely.seconds
                 self._refuse_if_too_large(surely, total)
                 stretches.append(Stretch(seconds, over))

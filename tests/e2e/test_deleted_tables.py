@@ -149,7 +149,7 @@ def test_an_import_that_ends_after_its_table_was_deleted_serves_nothing(house: H
     with pytest.raises(Conflict):
         catalog.delete_table("twin", "open", lambda *_: None)
     catalog.delete_table("twin", "open", lambda *_: None, left={import_id})
-    catalog.finish_import(import_id, built, data_version=2, detail="")
+    catalog.finish_import(import_id, built, data_version=2, detail="", sizes=lambda profiles: {})
     assert catalog.find_import(import_id)["state"] == "failed"
     catalog.begin_import("twin", "open", model, lambda *_: None)
     assert served(house, "twin") == set()

@@ -118,11 +118,11 @@ def polls(house: Served, patch: pytest.MonkeyPatch) -> None:
 
 
 def fits_defaults(house: Served, patch: pytest.MonkeyPatch) -> None:
-    put_size(house.books, "clinic", "visits", size_of_profile(Profile((225, 225, 450), 1.0, "q_first"), 8))
+    put_size(house.books, "clinic", "visits", size_of_profile(Profile((225, 225, 450, 0), 1.0, "q_first"), 8))
     good(house, "POST", "/v1/queries", json=SUM | {"bounds": {"rows_per_unit": 1}})
     good(house, "PUT", "/v1/panels/fitted", json=COUNT | {"budget": "2"})
     good(house, "POST", "/v1/panels/fitted/refresh")
-    put_size(house.books, "clinic", "visits", size_of_profile(Profile((900,), 1.0, "q_second"), 2))
+    put_size(house.books, "clinic", "visits", size_of_profile(Profile((900, 0), 1.0, "q_second"), 2))
     (kept,) = good(house, "GET", "/v1/datasets/clinic/defaults", "admin").json()
     assert (kept["before"]["rows_per_unit"], kept["after"]["rows_per_unit"]) == (4, 1)
     (changed,) = good(house, "POST", "/v1/datasets/clinic/defaults/refit", "admin", json={"reason": "new"}).json()
