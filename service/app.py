@@ -24,6 +24,7 @@ from service.catalog.imports import Imports
 from service.catalog.keys import Keys
 from service.catalog.store import Catalog
 from service.catalog.tables import key
+from service.core.errors import TooBusy
 from service.engine.base import Engine, Scratch
 from service.engine.duckdb.engine import DuckDBEngine, EngineOptions
 from service.engine.duckdb.importing.import_child import ImportOptions
@@ -102,15 +103,19 @@ def publisher_of(settings: Settings) -> Publisher | None:
     return Publisher(settings.publish_url, schema=settings.publish_schema, reader=settings.publish_reader or None)
 
 
-def readiness_of(store: Store, scratch: Scratch) -> Lookout:
-    """The ledger can be written; an engine process answers. Now and then, whether anybody asks or not."""
+def readiness_of(store: Store, scratch: Scratch, engine: Engine) -> Lookout:
+    """The ledger can be written; an engine process answers, and knows how fast it is, which takes seconds at the very
+    first start. Now and then, whether anybody asks or not."""
 
     def write() -> None:
         store.write(lambda tx: tx.execute(sa.update(key).where(key.c.prefix == "").values(name="")))
 
-    return Lookout(
-        Probe("ledger", write, every_s=10.0), Probe("engine", lambda: scratch.ping(READY_SECONDS), every_s=5.0)
-    )
+    def answer() -> None:
+        scratch.ping(READY_SECONDS)
+        if not engine.knows_its_speed:
+            raise TooBusy("the speed of this machine is being measured")
+
+    return Lookout(Probe("ledger", write, every_s=10.0), Probe("engine", answer, every_s=5.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,7 @@ def create_app(settings: Settings) -> FastAPI:
     """Everything wired. Opening happens here, closing when the server stops."""
     books = open_books(settings)
     walk = open_walk(settings, books)
-    readiness = readiness_of(books.store, walk.scratch)
+    readiness = readiness_of(books.store, walk.scratch, walk.engine)
     parts = RouteTools(
         answerer=walk.answerer,
         answers=walk.answers,

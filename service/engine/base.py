@@ -120,6 +120,11 @@ class Engine(Protocol):
         `groups` is the number of public keys that the needs are answered for, None where they look for keys or bounds.
         """
 
+    @property
+    def knows_its_speed(self) -> bool:
+        """Whether what is predicted comes from measuring this machine, or from having tried to; until then a careful
+        guess serves, and promises are longer."""
+
     def close(self) -> None: ...
 
 

@@ -16,7 +16,6 @@ from functools import partial
 
 import pytest
 
-from service.ledger.allowances import FIRST_SAFETY
 from service.ledger.book import By
 from tests.fixtures.neighbours import KEYS, PERSON, SIDES, Neighbours, neighbours
 
@@ -61,14 +60,6 @@ def told_apart(sides: dict[str, Seen]) -> dict[str, float]:
     return {name: value for name, value in found.items() if abs(value) > CHANCE}
 
 
-def forgive(house: Neighbours) -> None:
-    """A late answer is an event, counted, that may be seen. The factor that it doubled goes back on both sides, so
-    that the runs after it can be compared with those before."""
-    if any(house.books.ledger.balance(side).safety != FIRST_SAFETY for side in SIDES):
-        for side in SIDES:
-            house.books.ledger.reset_safety(side, By("test", "late"))
-
-
 Look = Callable[[Neighbours, str, Seen], None]
 
 
@@ -81,7 +72,7 @@ def watched(house: Neighbours, runs: int, look: Look, *, at_once: int = 2) -> di
         for run in range(number, runs, at_once):
             for side in SIDES if run % 4 in (0, 3) else SIDES[::-1]:
                 look(house, side, sides[side])
-            forgive(house)
+            house.forgive()
 
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(watch, range(at_once)))
@@ -151,7 +142,7 @@ QUESTIONS = {"count distinct": HEAVY, "group by": GROUPED, "cross join": FANNED}
     ],
 )
 def test_the_time_of_a_question_is_at_chance(house: Neighbours, name: str, runs: int) -> None:
-    forgive(house)
+    house.forgive()
     house.seconds(QUESTIONS[name])  # both sides promise the same
     assert told_apart(watched(house, runs, asked(QUESTIONS[name]))) == {}
     assert_few_events(house)

@@ -37,6 +37,11 @@ def test_the_first_run_prints_three_keys_and_a_command_that_works(running: Runni
     assert answer["receipt"]["ledger_entry"] > 0
 
 
+def test_it_is_not_ready_before_it_knows_how_fast_the_machine_is(running: Running) -> None:
+    """Until then promises come from a careful guess, and the first questions would wait for it."""
+    assert (running.folder / "data" / "speed.json").exists()
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_examples_of_the_api_page_work_when_pasted(running: Running, name: str) -> None:
     response = running.ask("POST", "/v1/queries", json=QUERIES[name]["value"])

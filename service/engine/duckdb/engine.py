@@ -72,6 +72,7 @@ class DuckDBEngine:
             niceness=NICENESS,
         )
         self._machine = self._known_machine(USUAL)
+        self._tried = not self._options.measured
         if self._options.measured:
             self._measure_once()
 
@@ -98,6 +99,10 @@ class DuckDBEngine:
     ) -> WorstCase | None:
         return at_worst(plan, needs, sizes, groups, self._machine)
 
+    @property
+    def knows_its_speed(self) -> bool:
+        return self._tried
+
     def close(self) -> None:
         self._pool.close()
 
@@ -110,12 +115,16 @@ class DuckDBEngine:
         known = kept_speed(self._data_dir, wanted)
         if known is not None:
             self._machine = self._known_machine(known)
+            self._tried = True
             return
 
         def measured() -> None:
-            found = measure(self._data_dir, wanted)
-            if found is not None:
-                self._machine = self._known_machine(found)
+            try:
+                found = measure(self._data_dir, wanted)
+                if found is not None:
+                    self._machine = self._known_machine(found)
+            finally:
+                self._tried = True
 
         threading.Thread(target=measured, name="engine-speed", daemon=True).start()
 
