@@ -25,7 +25,7 @@ run: $(STAMP) ## demo data, migrations, service on localhost with printed keys
 	$(BIN)/halftone demo --port $(PORT)
 
 test: $(STAMP) ## the whole default suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-browser: $(STAMP) ## the console's journeys, in chromium (Debian: chromium, chromium-driver)
 	$(BIN)/python -m pytest -m browser tests/console
