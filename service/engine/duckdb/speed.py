@@ -23,7 +23,7 @@ from service.engine.duckdb.processes.pool import MODULE
 from service.engine.worst_case.loads import NOT_MEASURED, USUAL, Speed
 
 NAME = "speed.json"
-FORMAT = 2
+FORMAT = 3
 SECONDS = 60.0
 MEMORY_BYTES = 512 * 2**20
 ROWS = 600_000  # enough that what a statement costs without any rows is small beside it
@@ -58,6 +58,7 @@ STATEMENTS = {
     "nothing": "SELECT 1",
     "planned": f"SELECT {SUMS} FROM m WHERE i < 0",
     "small": "SELECT sum(k) FROM m JOIN (SELECT range AS k FROM range(97)) AS s ON m.b = s.k",
+    "strangers": f"SELECT count(*) FROM m JOIN (SELECT range * {ROWS // 400} AS k FROM range(97)) AS s ON m.u = s.k",
     "self": "SELECT sum(x.a + y.b) FROM m AS x JOIN m AS y ON x.h = y.h",
     "pairs": "SELECT count(*) FROM m, range(10) AS r(j) WHERE a + j > 7",
     "kept": "WITH x AS MATERIALIZED (SELECT i, a, b, u FROM m) SELECT (SELECT sum(a + i) FROM x), sum(b + u) FROM x",
@@ -124,6 +125,7 @@ def speed_of(seconds: dict[str, float], *, threads: int) -> Speed:
         "group": (own - many) * 4 / 3 * WIDER,
         "build": each("self", 1, "small") * WIDER,
         "probe": each("small", 1),
+        "miss": each("strangers", 1),
         "pair": each("pairs", 10),
         "keep": each("kept", 4),
         "order": each("window", 1) * WIDER,

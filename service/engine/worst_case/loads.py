@@ -26,6 +26,7 @@ USUAL: Speed = {
     "group": 150.0,  # a group that is made
     "build": 90.0,  # a row into the table of a hash join
     "probe": 25.0,  # a row against it, where it is small
+    "miss": 10.0,  # a row that finds nothing in it
     "pair": 12.0,  # a row that a join yields
     "keep": 6.0,  # one value of a materialised row
     "order": 600.0,  # a row in a sort or a window
@@ -88,8 +89,10 @@ def grouped(rows: int, groups: int, *, aggregates: int, width: int) -> Load:
 def hash_joined(here: int, there: int, pairs: int, *, width: int) -> Load:
     """A hash join of so many rows with so many: the smaller side is built, `width` bytes a row."""
     small, large = min(here, there), max(here, there)
-    misses = 1 if small <= FEW else 2  # beyond the caches, a row takes longer to find
-    return load(int(SPARE * small * (width + 24)), build=small, probe=misses * large, pair=pairs)
+    slower = 1 if small <= FEW else 2  # beyond the caches, a row takes longer to find
+    found = min(large, pairs)  # a row that meets another is in a pair at least
+    searched = load(probe=slower * found, miss=slower * (large - found))
+    return load(int(SPARE * small * (width + 24)), build=small, pair=pairs) + searched
 
 
 def materialised(rows: int, *, columns: int, width: int) -> Load:
